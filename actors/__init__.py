@@ -1,0 +1,1 @@
+"""The processes of a run: Ray lives here and nowhere else."""

@@ -1,0 +1,1 @@
+"""Load and fault scenarios that prove the limits."""

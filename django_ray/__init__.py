@@ -1,0 +1,1 @@
+"""Durable Django tasks on Ray whose workflows can be watched live."""

@@ -1,0 +1,1 @@
+"""What keeps stored progress true and small."""

@@ -1,0 +1,1 @@
+"""Each command parses arguments, calls one function, prints."""

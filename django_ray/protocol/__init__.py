@@ -1,0 +1,1 @@
+"""What may cross a process or reach a row."""

@@ -1,0 +1,87 @@
+"""The effective plan's identity and fingerprint, and what a run's processes are told.
+
+Contract 4.15: the plan is canonical JSON under SHA-256, pinned in the row at first claim.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from django_ray.errors import ConfigurationError
+from django_ray.identity import RunIdentity
+from django_ray.protocol import canonical
+from django_ray.protocol.limits import V1, Limits
+from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+
+PLAN_FORMAT_VERSION = 1
+LIFECYCLE_PROTOCOL_VERSION = 1
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Exactly what would run: equal plans have equal fingerprints."""
+
+    limits_profile: str
+    plan_format_version: Literal[1]
+    policy: ReportingPolicy
+    strategy: ExecutionStrategy
+    strategy_requirements: dict[str, dict[str, int]]
+    task_path: Annotated[str, Meta(max_length=512)]
+
+
+class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the coordinator and the collector of one run are told by the outer task."""
+
+    identity: RunIdentity
+    policy: ReportingPolicy
+    strategy: ExecutionStrategy
+    plan_fingerprint: str
+    started_at_ms: int
+    retention_days: Annotated[int, Meta(ge=0, le=V1.retention_days)]
+    limits: Limits
+    redact: tuple[str, ...] = ()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RunSettings)
+
+
+def make(
+    task_path: str,
+    *,
+    policy: ReportingPolicy,
+    strategy: ExecutionStrategy,
+    limits_profile: str,
+) -> Plan:
+    """Return the plan of a task under its options."""
+    requirements: dict[str, dict[str, int]] = {}
+    if strategy is ExecutionStrategy.compiled_graph:
+        requirements["compiled_graph"] = {
+            "lifecycle_protocol_version": LIFECYCLE_PROTOCOL_VERSION
+        }
+    return Plan(
+        limits_profile=limits_profile,
+        plan_format_version=PLAN_FORMAT_VERSION,
+        policy=policy,
+        strategy=strategy,
+        strategy_requirements=requirements,
+        task_path=task_path,
+    )
+
+
+def fingerprint(plan: Plan) -> str:
+    """Return the plan's SHA-256 in hexadecimal."""
+    return canonical.digest(canonical.encode(plan)).hex()
+
+
+def encode_settings(settings: RunSettings) -> bytes:
+    """Encode what travels to a run's actors; it holds no credential."""
+    return _encoder.encode(settings)
+
+
+def decode_settings(data: bytes) -> RunSettings:
+    """Parse a run's settings; raise ConfigurationError when they do not fit."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as exc:
+        raise ConfigurationError("A run's settings do not parse.") from exc

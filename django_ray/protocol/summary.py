@@ -1,0 +1,223 @@
+"""Summary schema 3: the one bounded task-row value, its codec and terminal derivation.
+
+Canonical JSON of at most 16 KiB, fields sorted, every one of fixed shape or bounded. The
+stored form carries the internal task key and manifest id; `public` leaves them out.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.identity import MAXIMUM_63, RunIdentity
+from django_ray.protocol import canonical
+from django_ray.protocol.frames import Milliseconds, Number
+from django_ray.protocol.limits import V1
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    ExecutionStrategy,
+    NodeState,
+    ReportingPolicy,
+    TruncationReason,
+    WorkflowState,
+)
+
+SCHEMA = 3
+STORAGE_PROTOCOL = 1
+FINAL_REVISION = MAXIMUM_63
+"""Reserved for the lifecycle: a producer's revisions end at 2⁶³-2. Contract 4.8."""
+
+DAY_MS = 86_400_000
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policy of the summary's structs: frozen, no unknown fields, all written."""
+
+
+class Detail(Part):
+    """What may be said of the detail, and every reason it is a subset."""
+
+    availability: DetailAvailability
+    complete: bool
+    reasons: tuple[TruncationReason, ...]
+
+
+class NodeCounts(Part, rename="upper"):
+    """The seven counts; they add up to the discovered nodes."""
+
+    cancelled: Number = 0
+    failed: Number = 0
+    pending: Number = 0
+    running: Number = 0
+    skipped: Number = 0
+    submitted: Number = 0
+    succeeded: Number = 0
+
+    def of(self, state: NodeState) -> int:
+        """Return the count of one state."""
+        count: int = getattr(self, state.lower())
+        return count
+
+    @property
+    def ended(self) -> int:
+        """Count the nodes that have ended, however."""
+        return self.succeeded + self.failed + self.cancelled + self.skipped
+
+    @property
+    def total(self) -> int:
+        """Count the discovered nodes."""
+        return self.ended + self.pending + self.running + self.submitted
+
+
+class Run(Part):
+    """The four-field identity as stored."""
+
+    attempt_number: int
+    execution_generation: int
+    run_id: str
+    task_execution_pk: int
+
+
+class Terminal(Part):
+    """How the run ended: bounded, without error text. `derived` by the lifecycle."""
+
+    derived: bool
+    outcome: WorkflowState
+    reason: Annotated[str, Meta(max_length=64)]
+
+
+class Summary(Part):
+    """Everything a poll needs: counters stay true whatever happened to the detail."""
+
+    changed_at_ms: Milliseconds
+    declared_nodes: Number
+    detail: Detail
+    detail_revision: Number | None
+    discovered_edges: Number
+    discovered_nodes: Number
+    ended_at_ms: Milliseconds | None
+    ended_by_minute: tuple[Number, ...]
+    expires_at_ms: Milliseconds | None
+    hosts: Number
+    limits_profile: Annotated[str, Meta(max_length=64)]
+    manifest_id: Number | None
+    node_counts: NodeCounts
+    observed_at_ms: Milliseconds
+    percent: Annotated[int, Meta(ge=0, le=100)]
+    plan_fingerprint: Annotated[str, Meta(max_length=64)]
+    policy: ReportingPolicy
+    retained_edges: Number
+    retained_nodes: Number
+    retention_days: Annotated[int, Meta(ge=0, le=30)]
+    revision: Number
+    run: Run
+    schema: Literal[3]
+    session: msgspec.Raw | None
+    started_at_ms: Milliseconds
+    state: WorkflowState
+    storage: Literal["database"]
+    storage_protocol: Literal[1]
+    strategy: ExecutionStrategy
+    terminal: Terminal | None
+    topology_version: Number | None
+
+
+_decoder = msgspec.json.Decoder(Summary)
+
+
+def encode(summary: Summary) -> bytes:
+    """Return the canonical bytes; raise LimitExceeded above 16 KiB."""
+    data = canonical.encode(summary)
+    if len(data) > V1.summary:
+        raise LimitExceeded("summary", V1.summary, len(data))
+    return data
+
+
+def decode(data: bytes) -> Summary:
+    """Parse stored bytes; raise IntegrityFault(CORRUPT) when they are not a summary."""
+    if len(data) > V1.summary:
+        raise IntegrityFault("A summary is oversized.", DetailAvailability.CORRUPT)
+    try:
+        summary = _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        raise IntegrityFault(
+            "A summary does not parse.", DetailAvailability.CORRUPT
+        ) from exc
+    if summary.node_counts.total != summary.discovered_nodes:
+        raise IntegrityFault(
+            "A summary's counts do not add up.", DetailAvailability.CORRUPT
+        )
+    return summary
+
+
+def is_of(summary: Summary, identity: RunIdentity) -> bool:
+    """Claim that the summary belongs to exactly this run."""
+    return summary.run == run_of(identity)
+
+
+def run_of(identity: RunIdentity) -> Run:
+    """Return the identity in its stored form."""
+    return Run(
+        attempt_number=identity.attempt_number,
+        execution_generation=identity.execution_generation,
+        run_id=identity.run_id,
+        task_execution_pk=identity.task_execution_pk,
+    )
+
+
+def percent(
+    state: WorkflowState, counts: NodeCounts, declared: int, discovered: int
+) -> int:
+    """Return the whole percent of contract 4.10: 100 only for a success."""
+    if state is WorkflowState.RUNNING:
+        total = max(declared, discovered)
+        return min(99, 100 * counts.ended // total) if total else 0
+    if state is WorkflowState.SUCCEEDED and not discovered:
+        return 100
+    share = 100 * counts.succeeded // discovered if discovered else 0
+    return share if state is WorkflowState.SUCCEEDED else min(share, 99)
+
+
+def derive(
+    summary: Summary, outcome: WorkflowState, at_ms: int, reason: str
+) -> Summary:
+    """Return the canonical terminal envelope of a run whose producer did not end it.
+
+    Success marks every discovered node succeeded and the detail TRUNCATED with
+    `terminal_state_unreported`; an interruption keeps the last observed counters. The
+    revision is last + 1, up to the reserved final one. ADR-0004, contract 4.8 and 4.12.
+    """
+    counts = summary.node_counts
+    detail = summary.detail
+    if outcome is WorkflowState.SUCCEEDED:
+        counts = NodeCounts(succeeded=summary.discovered_nodes)
+        detail = _unreported(detail)
+    return msgspec.structs.replace(
+        summary,
+        detail=detail,
+        ended_at_ms=at_ms,
+        expires_at_ms=max(
+            summary.expires_at_ms or 0, at_ms + summary.retention_days * DAY_MS
+        ),
+        node_counts=counts,
+        percent=percent(
+            outcome, counts, summary.declared_nodes, summary.discovered_nodes
+        ),
+        revision=min(summary.revision + 1, FINAL_REVISION),
+        state=outcome,
+        terminal=Terminal(derived=True, outcome=outcome, reason=reason),
+    )
+
+
+def _unreported(detail: Detail) -> Detail:
+    if detail.availability not in (
+        DetailAvailability.AVAILABLE,
+        DetailAvailability.TRUNCATED,
+    ):
+        return detail
+    reason = TruncationReason.terminal_state_unreported
+    reasons = detail.reasons if reason in detail.reasons else (*detail.reasons, reason)
+    return Detail(
+        availability=DetailAvailability.TRUNCATED, complete=False, reasons=reasons
+    )

@@ -1,0 +1,1 @@
+"""What a reader is told, and how it is bounded."""

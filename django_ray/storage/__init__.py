@@ -1,0 +1,1 @@
+"""The fenced transactions that make progress visible."""

@@ -1,0 +1,1 @@
+"""The durable execution around a workflow."""
