@@ -17,3 +17,7 @@ class DjangoRayConfig(AppConfig):
         import_module("django_ray.models.executions")
         import_module("django_ray.models.progress")
         super().import_models()
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        import_module("django_ray.checks")

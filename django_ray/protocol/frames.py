@@ -12,7 +12,7 @@ dependencies past `Limits.dependency_runs` runs: they are counted edges, never r
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -21,9 +21,9 @@ from django_ray.errors import LimitExceeded, ProtocolError
 from django_ray.identity import MAXIMUM_63
 from django_ray.protocol import text, values
 from django_ray.protocol.limits import V1
-from django_ray.protocol.vocabulary import NodeState
+from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 
-FORMAT = 1
+FORMAT: Final = 1
 
 MAXIMUM_ORDINAL = 2**31 - 1
 MAXIMUM_MILLISECONDS = 253_402_300_799_999
@@ -73,21 +73,21 @@ class Wire(
     """The policy of every wire struct: a frozen array without unknown elements."""
 
 
-class Failure(Wire):
+class Failure(Wire, frozen=True):
     """A classified error: its class, and text already redacted. Together ≤ 2 KiB."""
 
     kind: Annotated[str, Meta(min_length=1, max_length=V1.error_kind)]
     text: Annotated[str, Meta(max_length=V1.error)]
 
 
-class Declare(Wire, tag="declare"):
+class Declare(Wire, frozen=True, tag="declare"):
     """How many nodes a call of `run` or `fan_out` will register. Contract 4.10."""
 
     call: Ordinal
     number: Count
 
 
-class Node(Wire, tag="node"):
+class Node(Wire, frozen=True, tag="node"):
     """One registered node; every dependency's ordinal is smaller than its own."""
 
     ordinal: Ordinal
@@ -98,14 +98,14 @@ class Node(Wire, tag="node"):
     further: Count = 0
 
 
-class Task(Wire, tag="task"):
+class Task(Wire, frozen=True, tag="task"):
     """The Ray task that runs a node, for leaves that know only their task id."""
 
     ordinal: Ordinal
     task_id: TaskId
 
 
-class State(Wire, tag="state"):
+class State(Wire, frozen=True, tag="state"):
     """A node's state at `at_ms`, ordered by (invocation, try, rank of state)."""
 
     ordinal: Ordinal
@@ -119,7 +119,7 @@ class State(Wire, tag="state"):
     error: Failure | None = None
 
 
-class Progress(Wire, tag="progress"):
+class Progress(Wire, frozen=True, tag="progress"):
     """A leaf's own report, ordered by (invocation, try, sequence of its process)."""
 
     target: Ordinal | TaskId
@@ -134,7 +134,7 @@ class Progress(Wire, tag="progress"):
     host: Host | None = None
 
 
-class States(Wire, tag="states"):
+class States(Wire, frozen=True, tag="states"):
     """State with try, and stage, of consecutive ordinals: one byte each. Contract 4.2."""
 
     first: Ordinal
@@ -142,7 +142,7 @@ class States(Wire, tag="states"):
     stages: StateBytes
 
 
-class Preview(Wire, tag="preview"):
+class Preview(Wire, frozen=True, tag="preview"):
     """An opt-in output preview: canonical JSON within the preview's bounds."""
 
     ordinal: Ordinal
@@ -151,7 +151,7 @@ class Preview(Wire, tag="preview"):
     value: Annotated[bytes, Meta(max_length=V1.preview_encoded)]
 
 
-class Event(Wire, tag="event"):
+class Event(Wire, frozen=True, tag="event"):
     """Something worth telling, of one node or of the run."""
 
     at_ms: Milliseconds
@@ -160,13 +160,13 @@ class Event(Wire, tag="event"):
     text: Annotated[str, Meta(max_length=V1.event_encoded)]
 
 
-class Session(Wire, tag="session"):
+class Session(Wire, frozen=True, tag="session"):
     """The bounded snapshot of a compiled session: canonical JSON."""
 
     snapshot: Annotated[bytes, Meta(max_length=V1.session_snapshot)]
 
 
-class End(Wire, tag="end"):
+class End(Wire, frozen=True, tag="end"):
     """The producer-authored end of the run."""
 
     outcome: Literal["SUCCEEDED", "FAILED", "CANCELLED"]
@@ -179,7 +179,7 @@ Record = (
 )
 
 
-class Frame(Wire):
+class Frame(Wire, frozen=True):
     """One message of a producer; numbers rise by one from 1 within a producer."""
 
     format: Literal[1]
@@ -192,7 +192,7 @@ class Frame(Wire):
     records: Annotated[tuple[Record, ...], Meta(max_length=V1.frame_records)]
 
 
-class Acknowledgement(Wire):
+class Acknowledgement(Wire, frozen=True):
     """The collector's answer: applied now, committed for good, when to report again."""
 
     format: Literal[1]
@@ -204,6 +204,9 @@ class Acknowledgement(Wire):
     reason: Annotated[str, Meta(max_length=V1.metric_key)] = ""
     unknown: Annotated[tuple[TaskId, ...], Meta(max_length=V1.frame_records)] = ()
 
+
+_STATE_BYTES = bytes(byte for byte in range(256) if byte & 7 < len(NODE_STATES))
+_STAGE_BYTES = bytes(range(V1.stages))
 
 _encoder = msgspec.msgpack.Encoder()
 _frame_decoder = msgspec.msgpack.Decoder(Frame)
@@ -239,32 +242,46 @@ def decode_acknowledgement(data: bytes) -> Acknowledgement:
 def _check(record: Record) -> None:
     """Bound what the types cannot say: UTF-8 bytes, refused characters, pairs."""
     match record:
-        case State(error=error, host=host):
-            if error is not None:
-                _check_failure(error)
-            if host is not None:
-                text.require(host, "host", V1.host)
+        case State():
+            _check_failure(record.error)
+            _check_host(record.host)
         case Progress():
             _check_progress(record)
         case Node():
-            text.require(record.id, "node_id", V1.node_id)
-            text.require(record.label, "label", V1.label)
-            text.require(record.stage, "label", V1.label)
-            _check_runs(record)
-        case Event(kind=kind, text=body):
-            text.require(kind, "event", V1.metric_key)
-            text.require(body, "event", V1.event_encoded)
-        case End(error=error) if error is not None:
-            _check_failure(error)
-        case States(states=states, stages=stages) if len(states) != len(stages):
-            raise ProtocolError("unpaired_states")
-        case _:
+            _check_node(record)
+        case Event():
+            text.require_line(record.kind, "event", V1.metric_key)
+            text.require(record.text, "event", V1.event_encoded)
+        case End():
+            _check_failure(record.error)
+        case States():
+            _check_states(record)
+        case Preview():
+            values.require_preview(record.value)
+        case Session():
+            values.require_canonical(record.snapshot)
+        case Declare() | Task():
             pass
 
 
-def _check_failure(failure: Failure) -> None:
-    text.require(failure.kind, "error", V1.error_kind)
-    text.require(failure.text, "error", V1.error - len(failure.kind.encode()))
+def _check_states(record: States) -> None:
+    if len(record.states) != len(record.stages):
+        raise ProtocolError("unpaired_states")
+    if record.states.translate(None, _STATE_BYTES):
+        raise ProtocolError("unknown_state")
+    if record.stages.translate(None, _STAGE_BYTES):
+        raise ProtocolError("unknown_stage")
+
+
+def _check_failure(failure: Failure | None) -> None:
+    if failure is not None:
+        text.require_line(failure.kind, "error", V1.error_kind)
+        text.require(failure.text, "error", V1.error - len(failure.kind.encode()))
+
+
+def _check_host(host: str | None) -> None:
+    if host is not None:
+        text.require_line(host, "host", V1.host)
 
 
 def _check_progress(record: Progress) -> None:
@@ -273,11 +290,13 @@ def _check_progress(record: Progress) -> None:
         text.require(record.message, "message", V1.message)
     if record.metrics is not None:
         values.require_metrics(record.metrics)
-    if record.host is not None:
-        text.require(record.host, "host", V1.host)
+    _check_host(record.host)
 
 
-def _check_runs(node: Node) -> None:
+def _check_node(node: Node) -> None:
+    text.require_line(node.id, "node_id", V1.node_id)
+    text.require_line(node.label, "label", V1.label)
+    text.require_line(node.stage, "label", V1.label)
     runs = node.dependencies
     if len(runs) % 2:
         raise ProtocolError("malformed_dependencies")

@@ -3,7 +3,7 @@
 Contract 4.15: the plan is canonical JSON under SHA-256, pinned in the row at first claim.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,7 +14,7 @@ from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
 
-PLAN_FORMAT_VERSION = 1
+PLAN_FORMAT_VERSION: Final = 1
 LIFECYCLE_PROTOCOL_VERSION = 1
 
 

@@ -19,31 +19,36 @@ class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy of stored structs: frozen, no unknown fields, absent is not written."""
 
 
-class Omitted(Stored):
+class Omitted(Stored, frozen=True):
     """The marker that stands where a value did not fit. Contract 2."""
 
     omitted: str
 
 
-class Fault(Stored):
-    """A classified error as stored: class and redacted text."""
+class Fault(Stored, frozen=True, omit_defaults=True):
+    """A classified error as stored: class and redacted text, or its omission."""
 
-    kind: str
-    text: str
+    kind: str = ""
+    omitted: str | UnsetType = UNSET
+    text: str = ""
 
 
-class Detail(Stored, omit_defaults=True, gc=False, rename={"try_": "try"}):
-    """The latest state of one retained node. Times are milliseconds since the epoch."""
+class Detail(Stored, frozen=True, omit_defaults=True, gc=False, rename={"try_": "try"}):
+    """The latest state of one retained node. Times are milliseconds since the epoch.
+
+    An omitted value is `{"omitted": reason}` in its place: `Omitted` where its type allows
+    one, a field of the fault, the one key of the metrics, the raw bytes of the preview.
+    """
 
     attempt: int | UnsetType = UNSET
     current: int | float | UnsetType = UNSET
     ended_ms: int | UnsetType = UNSET
-    error: Fault | Omitted | UnsetType = UNSET
+    error: Fault | UnsetType = UNSET
     host: str | UnsetType = UNSET
     invocation: int = 0
     message: str | Omitted | UnsetType = UNSET
-    metrics: dict[str, bool | int | float | str] | Omitted | UnsetType = UNSET
-    preview: msgspec.Raw | Omitted | UnsetType = UNSET
+    metrics: dict[str, bool | int | float | str] | UnsetType = UNSET
+    preview: msgspec.Raw | UnsetType = UNSET
     reported_ms: int | UnsetType = UNSET
     sequence: int = 0
     started_ms: int | UnsetType = UNSET
@@ -53,7 +58,7 @@ class Detail(Stored, omit_defaults=True, gc=False, rename={"try_": "try"}):
     try_: int = 1
 
 
-class NodeItem(Stored, array_like=True, gc=False):
+class NodeItem(Stored, frozen=True, array_like=True, gc=False):
     """One node in a topology page: rank is its longest path from a root."""
 
     ordinal: int
@@ -63,14 +68,14 @@ class NodeItem(Stored, array_like=True, gc=False):
     rank: int
 
 
-class EdgeItem(Stored, array_like=True, gc=False):
+class EdgeItem(Stored, frozen=True, array_like=True, gc=False):
     """One edge in a topology page, by ordinals; ordered by (target, source)."""
 
     target: int
     source: int
 
 
-class EventItem(Stored, omit_defaults=True, gc=False):
+class EventItem(Stored, frozen=True, omit_defaults=True, gc=False):
     """One recent event of the run: at most 1 KiB encoded."""
 
     at_ms: int

@@ -4,7 +4,7 @@ Canonical JSON of at most 16 KiB, fields sorted, every one of fixed shape or bou
 stored form carries the internal task key and manifest id; `public` leaves them out.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -23,8 +23,8 @@ from django_ray.protocol.vocabulary import (
     WorkflowState,
 )
 
-SCHEMA = 3
-STORAGE_PROTOCOL = 1
+SCHEMA: Final = 3
+STORAGE_PROTOCOL: Final = 1
 FINAL_REVISION = MAXIMUM_63
 """Reserved for the lifecycle: a producer's revisions end at 2⁶³-2. Contract 4.8."""
 
@@ -35,7 +35,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy of the summary's structs: frozen, no unknown fields, all written."""
 
 
-class Detail(Part):
+class Detail(Part, frozen=True):
     """What may be said of the detail, and every reason it is a subset."""
 
     availability: DetailAvailability
@@ -43,7 +43,7 @@ class Detail(Part):
     reasons: tuple[TruncationReason, ...]
 
 
-class NodeCounts(Part, rename="upper"):
+class NodeCounts(Part, frozen=True, rename="upper"):
     """The seven counts; they add up to the discovered nodes."""
 
     cancelled: Number = 0
@@ -70,7 +70,7 @@ class NodeCounts(Part, rename="upper"):
         return self.ended + self.pending + self.running + self.submitted
 
 
-class Run(Part):
+class Run(Part, frozen=True):
     """The four-field identity as stored."""
 
     attempt_number: int
@@ -79,7 +79,7 @@ class Run(Part):
     task_execution_pk: int
 
 
-class Terminal(Part):
+class Terminal(Part, frozen=True):
     """How the run ended: bounded, without error text. `derived` by the lifecycle."""
 
     derived: bool
@@ -87,7 +87,7 @@ class Terminal(Part):
     reason: Annotated[str, Meta(max_length=64)]
 
 
-class Summary(Part):
+class Summary(Part, frozen=True):
     """Everything a poll needs: counters stay true whatever happened to the detail."""
 
     changed_at_ms: Milliseconds
@@ -123,7 +123,14 @@ class Summary(Part):
     topology_version: Number | None
 
 
-_decoder = msgspec.json.Decoder(Summary)
+class _Stored(Summary, frozen=True):
+    """A summary as its bytes hold it: beside null, msgspec decodes no raw value."""
+
+    session: msgspec.Raw
+
+
+_decoder = msgspec.json.Decoder(_Stored)
+_no_session = msgspec.Raw(b"null")
 
 
 def encode(summary: Summary) -> bytes:
@@ -139,16 +146,17 @@ def decode(data: bytes) -> Summary:
     if len(data) > V1.summary:
         raise IntegrityFault("A summary is oversized.", DetailAvailability.CORRUPT)
     try:
-        summary = _decoder.decode(data)
+        stored = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise IntegrityFault(
             "A summary does not parse.", DetailAvailability.CORRUPT
         ) from exc
-    if summary.node_counts.total != summary.discovered_nodes:
+    if stored.node_counts.total != stored.discovered_nodes:
         raise IntegrityFault(
             "A summary's counts do not add up.", DetailAvailability.CORRUPT
         )
-    return summary
+    session = None if stored.session == _no_session else stored.session
+    return Summary(**{**msgspec.structs.asdict(stored), "session": session})
 
 
 def is_of(summary: Summary, identity: RunIdentity) -> bool:

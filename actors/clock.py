@@ -1,0 +1,15 @@
+"""Milliseconds since the epoch that never go back, for a process that paces itself."""
+
+import time
+from collections.abc import Callable
+
+
+def steady() -> Callable[[], int]:
+    """Return a clock that is right when made and then counts what has passed.
+
+    A wall clock set back by an hour would stop every pause for an hour. The count goes on
+    while the machine sleeps, where the system can tell.
+    """
+    source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    offset = time.time_ns() - time.clock_gettime_ns(source)
+    return lambda: (offset + time.clock_gettime_ns(source)) // 1_000_000

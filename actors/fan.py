@@ -1,0 +1,193 @@
+"""Runs one function over many items, and yields the results in the items' order.
+
+Two bounds hold: so many tasks in flight, and so many results submitted and not consumed, so
+that neither a slow item nor a slow consumer stalls the workers or fills the memory. Only
+the consumer's thread submits. Contract 4.10 and 4.11.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+
+from ray.dag import FunctionNode
+
+from actors import dag, internals
+from actors.coordinator import Coordinator, require_window
+from actors.window import Flight, Window, fetch
+from django_ray.errors import GraphRefused
+from django_ray.protocol import text
+
+UNCONSUMED = 4
+LEAST_UNCONSUMED = 64
+"""Results submitted and not yet consumed: so many times the window, or this if larger."""
+
+FILL_S = 0.002
+"""Items are taken for so long while a result is there: a slow source holds none back."""
+
+
+class Slot:
+    """One item of a fan-out: a flight, or the error that kept it from being one."""
+
+    __slots__ = ("index", "outcome")
+
+    def __init__(self, index: int, outcome: Flight | Exception) -> None:
+        self.index = index
+        self.outcome = outcome
+
+    @property
+    def is_ended(self) -> bool:
+        """Claim that the item's result can be told."""
+        return not isinstance(self.outcome, Flight) or self.outcome.ended
+
+
+def fan_out(
+    coordinator: Coordinator,
+    function: object,
+    items: Iterable[object],
+    *,
+    max_in_flight: int | None,
+    key: Callable[[object], object] | None,
+    group: str | None,
+    refs: bool,
+    fail: Callable[[int, str], object] | None,
+) -> Iterator[object]:
+    """Return an iterator of one task's result for each item, in the items' order.
+
+    The call has its number at once; nothing is registered before the iterator is asked.
+    `fail` makes what is yielded in a failed item's place; without it the error is raised.
+    """
+    if max_in_flight is not None:
+        require_window(max_in_flight)
+    node = function.bind() if hasattr(function, "bind") else None
+    if not isinstance(node, FunctionNode):
+        raise GraphRefused("fan_out takes a function made with ray.remote")
+    fan = Fan(coordinator, coordinator.begin(), node, items, key, group)
+    return fan.results(max_in_flight, refs, fail)
+
+
+class Fan:
+    """One fan-out on its way; its consumer's thread alone submits."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        call: int,
+        node: FunctionNode,
+        items: Iterable[object],
+        key: Callable[[object], object] | None,
+        group: str | None,
+    ) -> None:
+        options = internals.options(node)
+        path = dag.path(internals.body(node))
+        name = options.get("name")
+        self._coordinator = coordinator
+        self._function = coordinator.function(internals.body(node), options, named=True)
+        self._call = call
+        self._items = items
+        self._key = key
+        self._label = name if isinstance(name, str) else path
+        self._stage = path if group is None else group
+        self._name = text.label(path, dag.ID_PATH) if group is None else group
+        self._order: deque[Slot] = deque()
+        self._count = 0
+        self._broken: Exception | None = None
+
+    def results(
+        self,
+        max_in_flight: int | None,
+        refs: bool,
+        fail: Callable[[int, str], object] | None,
+    ) -> Generator[object, None, None]:
+        """Yield each item's result, or what `fail` makes of its error."""
+        coordinator, order = self._coordinator, self._order
+        if isinstance(self._items, Sized):
+            coordinator.declare(self._call, len(self._items))
+        window = Window(coordinator, max_in_flight)
+        source: Iterator[object] | None = iter(self._items)
+        try:
+            while True:
+                window.poll()
+                source = self._fill(window, source)
+                if not order:
+                    break
+                while not order[0].is_ended:
+                    window.settle()
+                    source = self._fill(window, source)
+                yield self._result(order.popleft(), refs, fail)
+        finally:
+            window.cancel()
+            if source is not None or self._broken is not None:
+                coordinator.declare(self._call, self._count)
+        if self._broken is not None:
+            raise self._broken
+
+    def _fill(
+        self, window: Window, source: Iterator[object] | None
+    ) -> Iterator[object] | None:
+        """Submit while both bounds have room; return None when there are no more items."""
+        order = self._order
+        bound = max(UNCONSUMED * window.limit, LEAST_UNCONSUMED)
+        until = time.monotonic() + FILL_S
+        while source is not None and window.has_room and len(order) < bound:
+            try:
+                item = next(source)
+            except StopIteration:
+                return None
+            except Exception as exc:
+                # The items are the user's: what came before is yielded, then this.
+                self._broken = exc
+                return None
+            order.append(self._submit(window, item))
+            if time.monotonic() > until:
+                window.poll()
+                if order[0].is_ended:
+                    break
+        return source
+
+    def _submit(self, window: Window, item: object) -> Slot:
+        index, coordinator = self._count, self._coordinator
+        self._count += 1
+        sources: list[int] = []
+        try:
+            name = index if self._key is None else _checked(self._key(item))
+            if coordinator.has_handed_out:
+                sources = coordinator.nodes_of(dag.references(item))
+            ordinal = coordinator.register(
+                f"{self._call}.{self._name}[{name}]", self._label, self._stage, sources
+            )
+        except Exception as exc:
+            # The key is the user's: one item's fault is told in its place.
+            return Slot(index, exc)
+        flight = Flight(ordinal, index)
+        window.submit(flight, self._function, (item,), {})
+        return Slot(index, flight)
+
+    def _result(
+        self, slot: Slot, refs: bool, fail: Callable[[int, str], object] | None
+    ) -> object:
+        outcome = slot.outcome
+        if isinstance(outcome, Exception):
+            error = outcome
+        elif outcome.error is not None:
+            error = outcome.error
+        elif refs:
+            self._coordinator.hand_out(dag.references(outcome.value), outcome.ordinal)
+            return outcome.value
+        else:
+            try:
+                return fetch(outcome.value)
+            except Exception as exc:
+                # A result that was there and is lost, with the machine it lay on.
+                error = exc
+        if fail is None:
+            raise error
+        failure = self._coordinator.classify(error)
+        return fail(slot.index, f"{failure.kind}: {failure.text}")
+
+
+def _checked(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    if type(key) is int:
+        return str(key)
+    raise GraphRefused("a key is neither text nor an integer")

@@ -1,0 +1,292 @@
+"""Wraps a user's function, and knows run and ordinal inside it.
+
+A wrapped function gets one small argument in front, the leaf's place, and returns one more
+value behind, its status: so a node's true times, host and attempt cost no call, and nobody
+has to fetch a value to know that it is there. On failure every return holds the error, and
+the error carries the status, as far as it can be pickled.
+
+A leaf that reports nothing and ends within its producer's interval sends nothing.
+Contract 6, architecture 5.7.
+"""
+
+import functools
+import inspect
+import itertools
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import cast
+
+import msgspec
+import ray
+from ray.remote_function import RemoteFunction
+
+from actors import internals, reports
+from actors.internals import Body, Options
+from actors.reports import Reports, host, now_ms
+from django_ray.errors import GraphRefused, ProtocolError
+from django_ray.protocol import frames, values
+from django_ray.protocol.limits import V1
+
+STREAMING = -1
+"""Stands for the number of returns of a streaming generator."""
+
+COUNTER_BITS = 40
+BACKPRESSURE = "_generator_backpressure_num_objects"
+TAG = "django_ray_status"
+"""The attribute by which an error carries the status of its leaf."""
+
+_KEPT_NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
+
+logger = logging.getLogger(__name__)
+
+
+class Status(msgspec.Struct, frozen=True, array_like=True):
+    """What a leaf says of itself when it has ended."""
+
+    started_ms: int
+    ended_ms: int
+    attempt: int
+    host: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+_status_decoder = msgspec.msgpack.Decoder(Status)
+
+
+def place(run: bytes, ordinal: int, try_: int) -> bytes:
+    """Return a leaf's first argument. Plain bytes are what Ray passes on fastest."""
+    return run + ordinal.to_bytes(4) + try_.to_bytes(4)
+
+
+def decode_status(data: bytes) -> Status:
+    """Parse the status a leaf returned."""
+    return _status_decoder.decode(data)
+
+
+def status_of(error: BaseException) -> Status | None:
+    """Return the status that a leaf's error carries, None where it carries none."""
+    data = getattr(error, TAG, None)
+    if not isinstance(data, bytes):
+        return None
+    try:
+        return _status_decoder.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def returns(body: Body, options: Options) -> int:
+    """Return how many values a function returns by its options, or STREAMING."""
+    number = options.get("num_returns")
+    if number == "dynamic":
+        raise GraphRefused("num_returns='dynamic' is not supported; use 'streaming'")
+    if number == "streaming" or (number is None and inspect.isgeneratorfunction(body)):
+        return STREAMING
+    return number if isinstance(number, int) else 1
+
+
+def wrap(body: Body, options: Options) -> RemoteFunction:
+    """Return the remote function that runs `body` as a leaf.
+
+    Its last return is the status; of a stream it is the last item. Make it once for a
+    function and its options: Ray exports each by itself.
+    """
+    number = returns(body, options)
+    call = _stream(body) if number == STREAMING else _task(body, number)
+    functools.update_wrapper(call, body, assigned=_KEPT_NAMES)
+    # With it Ray would check a call's arguments against the user's signature.
+    del call.__wrapped__  # type: ignore[attr-defined]
+    vars(call).pop("__signature__", None)
+    wrapped = {**options, "num_returns": "streaming" if number < 0 else number + 1}
+    return _remote(call, wrapped)
+
+
+def plain(body: Body, options: Options) -> RemoteFunction:
+    """Return the remote function that runs `body` unobserved, as its author made it.
+
+    One that returns nothing has a return here all the same: without one nobody could tell
+    that it has ended.
+    """
+    number = returns(body, options)
+    told = {**options, "num_returns": "streaming" if number < 0 else max(1, number)}
+    return _remote(body, told)
+
+
+def _remote(body: Body, options: Options) -> RemoteFunction:
+    # Nobody consumes a stream before its task has ended: it must not wait for that.
+    kept = {key: options[key] for key in options if key != BACKPRESSURE}
+    make = cast("Callable[..., Callable[[Body], RemoteFunction]]", ray.remote)
+    return make(**kept)(body)
+
+
+def _task(body: Body, returns: int) -> Callable[..., object]:
+    def call(place: bytes, /, *args: object, **kwargs: object) -> object:
+        leaf = enter(place)
+        try:
+            return leaf.answer(body(*args, **kwargs), returns)
+        except BaseException as exc:
+            leaf.mark(exc)
+            raise
+        finally:
+            leaf.leave()
+
+    return call
+
+
+def _stream(body: Body) -> Callable[..., object]:
+    def call(
+        place: bytes, /, *args: object, **kwargs: object
+    ) -> Generator[object, None, None]:
+        leaf = enter(place)
+        try:
+            yield from leaf.iterate(body(*args, **kwargs))
+        except BaseException as exc:
+            leaf.mark(exc)
+            raise
+        finally:
+            leaf.leave()
+        yield leaf.status()
+
+    return call
+
+
+class Leaf:
+    """One execution of a node in this process."""
+
+    __slots__ = ("_attempt", "_ordinal", "_refused", "_reports", "_started_ms", "_try")
+
+    def __init__(self, way: Reports, ordinal: int, try_: int) -> None:
+        self._reports = way
+        self._ordinal = ordinal
+        self._try = try_
+        self._attempt = internals.attempt()
+        self._started_ms = now_ms()
+        self._refused: set[str] = set()
+        way.producer.running(ordinal, try_, self._started_ms, host())
+        _current.set(self)
+
+    def leave(self) -> None:
+        """End the leaf in its process."""
+        _current.set(None)
+        self._reports.producer.ended(self._ordinal)
+
+    def status(self) -> bytes:
+        """Return what the coordinator is told: the leaf ends now."""
+        return _encoder.encode(
+            Status(self._started_ms, now_ms(), self._attempt, host())
+        )
+
+    def mark(self, error: BaseException) -> None:
+        """Let a leaf's error carry its status; an error that cannot goes without."""
+        try:
+            setattr(error, TAG, self.status())
+        except Exception:
+            # The error is the user's class: what it refuses must not take its place.
+            logger.debug("An error does not take the status of its leaf.")
+
+    def answer(self, value: object, returns: int) -> object:
+        """Return a function's values with its status behind them."""
+        if returns == 1:
+            return value, self.status()
+        if returns == 0:
+            return self.status()
+        several = tuple(cast(Sequence[object], value))
+        if len(several) != returns:
+            raise ValueError(
+                f"The task returned {len(several)} values, and num_returns is {returns}."
+            )
+        return *several, self.status()
+
+    def iterate(self, value: object) -> Generator[object, None, None]:
+        """Yield a generator's items, with the leaf current while each is made."""
+        items = iter(cast(Generator[object, None, None], value))
+        while True:
+            _current.set(self)
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                _current.set(None)
+            yield item
+
+    def report(
+        self,
+        current: object,
+        total: object,
+        message: object,
+        metrics: Mapping[str, values.Metric] | None,
+    ) -> None:
+        """Report progress; what cannot be reported is refused by name, never raised."""
+        try:
+            done, whole = values.progress(current, total)
+        except ProtocolError as exc:
+            self._refuse(exc.reason)
+            return
+        self._reports.producer.progress(
+            frames.Progress(
+                target=self._ordinal,
+                invocation=0,
+                try_=self._try,
+                # Another attempt of Ray's runs in another process and must not be older.
+                sequence=(self._attempt << COUNTER_BITS) + next(_sequence),
+                at_ms=now_ms(),
+                current=done,
+                total=whole,
+                message=self._message(message),
+                metrics=self._metrics(metrics),
+                host=host(),
+            )
+        )
+
+    def _message(self, message: object) -> str | None:
+        if message is None:
+            return None
+        if not isinstance(message, str):
+            self._refuse("message_not_text")
+            return None
+        return self._reports.redactor.fit(message, V1.message)
+
+    def _metrics(self, metrics: object) -> dict[str, values.Metric] | None:
+        if metrics is None:
+            return None
+        try:
+            redacted = self._reports.redactor.mapping(values.metrics(metrics))
+            values.require_metrics(redacted)
+        except ProtocolError as exc:
+            self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
+            return None
+        return redacted
+
+    def _refuse(self, reason: str) -> None:
+        """Tell once of each reason: in the log here, and as an event of the run."""
+        if reason in self._refused:
+            return
+        self._refused.add(reason)
+        logger.warning("A progress report is refused: %s", reason)
+        self._reports.producer.event(
+            frames.Event(
+                at_ms=now_ms(),
+                kind="report_refused",
+                ordinal=self._ordinal,
+                text=reason,
+            )
+        )
+
+
+_current: ContextVar[Leaf | None] = ContextVar("django_ray_leaf", default=None)
+_sequence = itertools.count(1)
+
+
+def current() -> Leaf | None:
+    """Return the leaf of this thread; a helper thread of a leaf has none."""
+    return _current.get()
+
+
+def enter(place: bytes) -> Leaf:
+    """Begin a leaf in this process. Its wrapper calls this, nobody else."""
+    return Leaf(
+        reports.of(place[:-8]),
+        int.from_bytes(place[-8:-4]),
+        int.from_bytes(place[-4:]),
+    )

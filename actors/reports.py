@@ -1,0 +1,128 @@
+"""A worker process's way to the collectors of the runs it serves.
+
+One producer a process and run, made at the run's first leaf here and given up when many
+newer runs have come. The collector is looked up in the producer's own thread, when there is
+something to send: a leaf waits for neither.
+"""
+
+import functools
+import socket
+import threading
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from actors import clock
+from actors.link import CollectorHandle
+from actors.producer import Producer
+from django_ray.protocol import text
+from django_ray.protocol.frames import ProducerKind
+from django_ray.protocol.limits import V1
+from django_ray.protocol.redaction import Redactor
+
+RUNS = 8
+"""Producers a worker process keeps: past it that of the oldest run is ended."""
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """What a leaf's process is told of its run."""
+
+    run_id: str
+    generation: int
+    redact: tuple[str, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Run)
+
+
+def encode(run: Run) -> bytes:
+    """Encode what every leaf of a run is given."""
+    return _encoder.encode(run)
+
+
+class Reports:
+    """How this process reports to one run's collector."""
+
+    def __init__(self, run: Run) -> None:
+        self._redact = run.redact
+        self.producer = Producer(
+            run_id=run.run_id,
+            generation=run.generation,
+            kind=ProducerKind.worker,
+            producer=uuid.uuid4().bytes,
+            handle=LateHandle(run.run_id, run.generation),
+            limits=V1,
+            clock=now_ms,
+        )
+        self.producer.start()
+
+    @functools.cached_property
+    def redactor(self) -> Redactor:
+        """Return what takes secrets out, made for the first text that needs it."""
+        return Redactor(self._redact)
+
+
+class LateHandle:
+    """Finds the collector when there is something to send, in the producer's thread."""
+
+    def __init__(self, run_id: str, generation: int) -> None:
+        self._run_id = run_id
+        self._generation = generation
+        self._handle: CollectorHandle | None = None
+
+    def send(self, frame: bytes) -> object:
+        """Start the call; one without a collector has failed already."""
+        if self._handle is None:
+            # Here, because a leaf that reports nothing needs no handles.
+            from actors import remote
+
+            self._handle = remote.find_collector(self._run_id, self._generation)
+        return _Lost() if self._handle is None else self._handle.send(frame)
+
+    def poll(
+        self, tickets: Sequence[object], timeout_s: float
+    ) -> list[tuple[object, bytes | None]]:
+        """Return the finished tickets with their answers."""
+        lost = [ticket for ticket in tickets if isinstance(ticket, _Lost)]
+        if lost or self._handle is None:
+            return [(ticket, None) for ticket in lost]
+        done = self._handle.poll(tickets, timeout_s)
+        if any(answer is None for _, answer in done):
+            # The collector may have begun again, as another actor of the same name.
+            self._handle = None
+        return done
+
+
+class _Lost:
+    """The ticket of a frame for which no collector was found."""
+
+
+_runs: dict[bytes, Reports] = {}
+_lock = threading.Lock()
+
+
+def of(run: bytes) -> Reports:
+    """Return this process's reports of a run, made at the run's first leaf here."""
+    known = _runs.get(run)
+    if known is not None:
+        return known
+    with _lock:
+        if run not in _runs:
+            while len(_runs) >= RUNS:
+                ended = _runs.pop(next(iter(_runs)))
+                # It may wait for an answer: this leaf does not wait with it.
+                threading.Thread(target=ended.producer.stop, daemon=True).start()
+            _runs[run] = Reports(_decoder.decode(run))
+        return _runs[run]
+
+
+@functools.cache
+def host() -> str:
+    """Return this machine's name as rows carry it."""
+    return text.label(socket.gethostname(), V1.host)
+
+
+now_ms = clock.steady()
+"""Return the milliseconds since the epoch: one clock for all of this process's leaves."""

@@ -1,0 +1,12 @@
+"""Django settings of the scenarios: the app alone, on the harness's PostgreSQL."""
+
+import os
+
+from cluster.services import django_database
+
+SECRET_KEY = "scenarios-only"
+USE_TZ = True
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_ray"]
+ROOT_URLCONF = "django_ray.urls"
+DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}
+TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}

@@ -1,0 +1,106 @@
+"""The DJANGO_RAY setting, read once into a frozen value, and what a row keeps of it."""
+
+import functools
+from dataclasses import fields, replace
+from typing import Annotated
+
+import msgspec
+from django.conf import settings
+from django.core.signals import setting_changed
+from msgspec import Meta
+
+from django_ray.errors import ConfigurationError
+from django_ray.protocol.limits import V1, Limits
+from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+
+RetentionDays = Annotated[int, Meta(ge=0, le=V1.retention_days)]
+Overrides = dict[str, Annotated[int, Meta(ge=1)]]
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Smaller limits than V1 under a name of their own; empty is V1 itself."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64)] = V1.profile
+    values: Overrides = {}
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is frozen into an execution's row when it is enqueued. Contract 4.15."""
+
+    policy: ReportingPolicy
+    strategy: ExecutionStrategy
+    retention_days: RetentionDays
+    profile: Profile
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):
+    """The keys of DJANGO_RAY, each with its default."""
+
+    reporting_policy: ReportingPolicy = ReportingPolicy.full
+    retention_days: RetentionDays = V1.retention_days_default
+    limits: Profile = Profile()
+    redact: tuple[str, ...] = ()
+    ray_address: Annotated[str, Meta(min_length=1)] = "auto"
+    lease_seconds: Annotated[int, Meta(ge=3, le=3_600)] = 60
+
+    @property
+    def options(self) -> Options:
+        """The options of a task that names none itself."""
+        return Options(
+            policy=self.reporting_policy,
+            strategy=ExecutionStrategy.dynamic,
+            retention_days=self.retention_days,
+            profile=self.limits,
+        )
+
+
+@functools.cache
+def current() -> Settings:
+    """Return the settings of this process; raise ConfigurationError, which says which."""
+    return parse(getattr(settings, "DJANGO_RAY", {}))
+
+
+def parse(given: object) -> Settings:
+    """Parse a value of DJANGO_RAY; raise ConfigurationError when it can never work."""
+    try:
+        parsed = msgspec.convert(given, Settings)
+    except msgspec.ValidationError as exc:
+        raise ConfigurationError(f"DJANGO_RAY is refused: {exc}.") from exc
+    limits_of(parsed.limits)
+    return parsed
+
+
+def parse_options(given: object) -> Options:
+    """Parse the options of a row."""
+    try:
+        return msgspec.convert(given, Options)
+    except msgspec.ValidationError as exc:
+        raise ConfigurationError(f"An execution's options are refused: {exc}.") from exc
+
+
+def limits_of(profile: Profile) -> Limits:
+    """Return V1 with a profile's smaller values; raise ConfigurationError on larger ones.
+
+    A profile with values of its own is not `v1`: every summary names what applied.
+    """
+    if bool(profile.values) is (profile.name == V1.profile):
+        raise ConfigurationError(
+            "A limits profile needs both a name of its own and values."
+        )
+    for name, value in profile.values.items():
+        if name not in _NAMES:
+            raise ConfigurationError(f"No limit is named {name!r}.")
+        if value > getattr(V1, name):
+            raise ConfigurationError(f"The limit {name} may be lowered, not raised.")
+    return replace(V1, profile=profile.name, **profile.values)
+
+
+_NAMES = frozenset(field.name for field in fields(Limits)) - {"profile"}
+
+
+def _forget(*, setting: str, **_kwargs: object) -> None:
+    if setting == "DJANGO_RAY":
+        current.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_ray.conf")

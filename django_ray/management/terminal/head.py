@@ -1,0 +1,129 @@
+"""The head of a frame: who, how fresh, how complete; how far."""
+
+from rich.text import Text
+
+from django_ray.management.terminal import safe, shapes, status, words
+from django_ray.management.terminal.pen import Pen
+from django_ray.management.terminal.shapes import QUIET, Part
+from django_ray.management.terminal.words import count
+from django_ray.protocol.summary import NodeCounts, Summary
+from django_ray.protocol.vocabulary import ExecutionState
+from django_ray.readers.picture import Picture, Reading
+
+GAP = "  "
+
+
+def compose(picture: Picture, pace: str, pen: Pen) -> list[Text]:
+    """Return the head: the same lines in every state, so that nothing moves."""
+    reading = picture.reading
+    return [
+        pen.line(*_identity(picture, pen.width)),
+        pen.line(*status.fresh_line(picture)),
+        pen.line(*status.complete_line(reading)),
+        pen.line(*_bar(reading, pen.width)),
+        *_counts(reading, pen),
+        pen.line(*_facts(reading, pace)),
+    ]
+
+
+def _identity(picture: Picture, width: int) -> list[Part]:
+    execution = picture.reading.execution
+    summary = picture.reading.summary
+    mark, style = shapes.EXECUTIONS[execution.state]
+    known = (status.Freshness.Stale, status.Freshness.Silent)
+    last = ", last known" if status.freshness(picture) in known else ""
+    strategy = f"{summary.strategy} · {summary.policy}" if summary is not None else ""
+    attempt = f"attempt {count(execution.attempt_number)}"
+    rest = " · ".join(part for part in (attempt, strategy) if part)
+    state = f"{mark} {execution.state}{last}"
+    name = safe.middle(safe.clean(execution.name), max(width // 3, 12))
+    whole, short = str(execution.public_id), str(execution.public_id)[:8]
+    room = width - len(state) - len(rest) - safe.cells(name) - 3 * len(GAP)
+    return [
+        (name + GAP, "bold"),
+        (state + GAP, f"bold {style}"),
+        ((whole if room >= len(whole) else short) + GAP, "bold"),
+        (rest, ""),
+    ]
+
+
+def _bar(reading: Reading, width: int) -> list[Part]:
+    summary = reading.summary
+    if summary is None:
+        return [(f"{words.NONE} %".rjust(5) + GAP, "bold"), *_empty(width - 7)]
+    whole = words.percent(summary.percent, summary.node_counts.ended)
+    said = _said(summary)
+    room = min(width - 7 - len(GAP) - len(said), 100)
+    return [
+        (whole.rjust(5) + GAP, "bold"),
+        *shapes.bar(summary.node_counts, _total(summary), room),
+        (GAP + said, ""),
+    ]
+
+
+def _empty(room: int) -> list[Part]:
+    return shapes.bar(NodeCounts(), 0, min(room, 70))
+
+
+def _total(summary: Summary) -> int:
+    if summary.terminal is not None:
+        return summary.discovered_nodes
+    return max(summary.declared_nodes, summary.discovered_nodes)
+
+
+def _said(summary: Summary) -> str:
+    """Return what the percent is of."""
+    if summary.terminal is not None:
+        done = count(summary.node_counts.succeeded)
+        return f"{done} of {count(summary.discovered_nodes)} succeeded"
+    return f"{count(summary.node_counts.ended)} of {count(_total(summary))} ended"
+
+
+def _counts(reading: Reading, pen: Pen) -> list[Text]:
+    """Return the seven counts in one line, or in two where one is too narrow."""
+    counts = reading.summary.node_counts if reading.summary else None
+    chips = [_chip(shape, counts) for shape in shapes.SHAPES]
+    needed = sum(safe.cells(mark[0] + word[0]) for mark, word in chips)
+    split = 4 if needed + 1 + len(GAP) * (len(chips) - 1) > pen.width else len(chips)
+    return [_joined(row, pen) for row in (chips[:split], chips[split:]) if row]
+
+
+def _joined(chips: list[tuple[Part, Part]], pen: Pen) -> Text:
+    parts = [part for chip in chips for part in ((GAP, ""), *chip)]
+    return pen.line((" ", ""), *parts[1:])
+
+
+def _chip(shape: shapes.Shape, counts: NodeCounts | None) -> tuple[Part, Part]:
+    number = counts.of(shape.state) if counts is not None else None
+    said = words.NONE if number is None else count(number)
+    # A zero is no news: it has no colour.
+    return (
+        (f"{shape.mark} ", shape.style if number else QUIET),
+        (f"{said} {shape.state.lower()}", "" if number else QUIET),
+    )
+
+
+def _facts(reading: Reading, pace: str) -> list[Part]:
+    execution, summary = reading.execution, reading.summary
+    begun = execution.started_at
+    facts: list[str] = []
+    if begun is not None:
+        until = execution.finished_at or reading.read_at
+        took = words.duration(words.milliseconds(until) - words.milliseconds(begun))
+        facts.append(f"took {took}" if execution.has_ended else took)
+    if pace:
+        facts.append(pace)
+    if summary is not None and execution.state is ExecutionState.RUNNING:
+        facts.append(_running(summary))
+    elif summary is not None and summary.hosts:
+        facts.append(f"on {_hosts(summary)}")
+    return [(" " + "   ".join(facts), "")]
+
+
+def _running(summary: Summary) -> str:
+    text = f"{count(summary.node_counts.running)} running"
+    return f"{text}, {_hosts(summary)} seen" if summary.hosts else text
+
+
+def _hosts(summary: Summary) -> str:
+    return "1 host" if summary.hosts == 1 else f"{count(summary.hosts)} hosts"

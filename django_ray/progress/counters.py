@@ -1,0 +1,146 @@
+"""Seven exact counts over two bytes a node, whatever is retained. Contract 4.2.
+
+One byte holds the state (3 bits) with the try (5 bits, saturating), the other the stage.
+The coordinator keeps the same two arrays to answer a RESYNC.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django_ray.protocol.frames import States
+from django_ray.protocol.limits import V1
+from django_ray.protocol.summary import NodeCounts
+from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+
+MAXIMUM_TRY = 32
+"""The last try a byte can tell: a 32nd retry of an omitted node is refused."""
+
+CODES = {state: code for code, state in enumerate(NODE_STATES)}
+"""The three bits of each state: its place in the canonical order."""
+
+RANKS = (0, 1, 2, 3, 3, 3, 3)
+"""The rank of each code: PENDING, SUBMITTED, RUNNING, terminal. Contract 4.3."""
+
+_STATE_BITS = 7
+_TRY_SHIFT = 3
+
+
+class Change(NamedTuple):
+    """One node's state before (None: not known) and after, and its stage."""
+
+    ordinal: int
+    before: NodeState | None
+    after: NodeState
+    stage: int
+
+
+class Counters:
+    """The state, try and stage of every discovered node, and their counts."""
+
+    def __init__(self) -> None:
+        self._states = bytearray()
+        self._stages = bytearray()
+        self._counts = [0] * len(NODE_STATES)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def add(self, stage: int) -> int:
+        """Count one more node, PENDING in its first try; return its ordinal."""
+        self._states.append(0)
+        self._stages.append(stage)
+        self._counts[0] += 1
+        return len(self._states) - 1
+
+    def state(self, ordinal: int) -> NodeState:
+        """Return the state of a known node."""
+        return NODE_STATES[self._states[ordinal] & _STATE_BITS]
+
+    def try_(self, ordinal: int) -> int:
+        """Return the try of a known node; `MAXIMUM_TRY` stands for that or more."""
+        return (self._states[ordinal] >> _TRY_SHIFT) + 1
+
+    def stage(self, ordinal: int) -> int:
+        """Return the stage index of a known node."""
+        return self._stages[ordinal]
+
+    def restage(self, ordinal: int, stage: int) -> None:
+        """Set the stage of a node that an array told before its registration."""
+        self._stages[ordinal] = stage
+
+    def stages_of(self, runs: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        """Yield how many of the known nodes in `runs` are of each stage."""
+        for first, count in zip(runs[::2], runs[1::2], strict=True):
+            after = min(first + count, len(self._stages))
+            if after - first == 1:
+                yield self._stages[first], 1
+                continue
+            for stage in range(V1.stages):
+                # Counting bytes is far faster than looking at each.
+                found = self._stages.count(stage, first, after)
+                if found:
+                    yield stage, found
+
+    def put(self, ordinal: int, state: NodeState, try_: int) -> NodeState:
+        """Set what was judged elsewhere to be the latest; return the state before."""
+        before = self._states[ordinal] & _STATE_BITS
+        self._write(ordinal, CODES[state], min(try_, MAXIMUM_TRY))
+        return NODE_STATES[before]
+
+    def advance(self, ordinal: int, state: NodeState, try_: int) -> NodeState | None:
+        """Apply a state of an omitted node in order; return the state before.
+
+        None and nothing changed when it is not newer by (try, rank of state), or its try
+        cannot be told.
+        """
+        value = self._states[ordinal]
+        code, before = CODES[state], value & _STATE_BITS
+        key = (try_, RANKS[code])
+        if try_ > MAXIMUM_TRY or key <= ((value >> _TRY_SHIFT) + 1, RANKS[before]):
+            return None
+        self._write(ordinal, code, try_)
+        return NODE_STATES[before]
+
+    def merge(self, record: States) -> Iterator[Change]:
+        """Apply a coordinator's arrays, newer by (try, rank) only; yield what changed.
+
+        Nodes that follow the known ones are discovered. The iterator must be exhausted. An
+        array that begins beyond the known nodes is not applied.
+        """
+        if record.first > len(self):
+            return
+        pairs = zip(record.states, record.stages, strict=True)
+        for ordinal, (value, stage) in enumerate(pairs, record.first):
+            code = value & _STATE_BITS
+            state, try_ = NODE_STATES[code], (value >> _TRY_SHIFT) + 1
+            before: NodeState | None = None
+            if ordinal == len(self):
+                self.add(min(stage, V1.stages - 1))
+                self._write(ordinal, code, try_)
+            elif (before := self.advance(ordinal, state, try_)) is None:
+                continue
+            yield Change(ordinal, before, state, self._stages[ordinal])
+
+    def counts(self) -> NodeCounts:
+        """Return the seven counts."""
+        return NodeCounts(
+            **{state.lower(): self._counts[code] for state, code in CODES.items()}
+        )
+
+    def count(self, state: NodeState) -> int:
+        """Return the count of one state."""
+        return self._counts[CODES[state]]
+
+    def chunks(self, size: int) -> Iterator[States]:
+        """Yield both arrays in records of at most `size` nodes, by ordinal."""
+        for first in range(0, len(self._states), size):
+            yield States(
+                first=first,
+                states=bytes(self._states[first : first + size]),
+                stages=bytes(self._stages[first : first + size]),
+            )
+
+    def _write(self, ordinal: int, code: int, try_: int) -> None:
+        self._counts[self._states[ordinal] & _STATE_BITS] -= 1
+        self._counts[code] += 1
+        self._states[ordinal] = code | (try_ - 1) << _TRY_SHIFT

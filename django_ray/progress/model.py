@@ -1,0 +1,383 @@
+"""The collector's picture of one run: records in, what changed out. Contract 4.1 to 4.10.
+
+One lock of the collector guards every method. A publication takes a `Delta`, which holds
+frozen values and lists of its own, so it is read without the lock; at most one is out at a
+time, and it comes back by `settle` or by `restore`.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from django_ray.progress.counters import MAXIMUM_TRY, Counters
+from django_ray.progress.growth import Batch, Declared, Growth
+from django_ray.progress.nodes import Nodes, Verdict
+from django_ray.progress.recent import FAILED, Endings, Events, Hosts
+from django_ray.progress.stages import Stages
+from django_ray.progress.topology import Edges
+from django_ray.protocol import frames
+from django_ray.protocol.plan import RunSettings
+from django_ray.protocol.records import Detail, EventItem, NodeItem
+from django_ray.protocol.summary import NodeCounts
+from django_ray.protocol.vocabulary import (
+    TERMINAL_NODE_STATES,
+    NodeState,
+    ReportingPolicy,
+    TruncationReason,
+)
+
+HEARTBEAT_MS = 5_000
+"""With nothing changed, how often a summary says that the collector lives."""
+
+TALLIES = (
+    "applied",
+    "duplicate",
+    "stale",
+    "resent",
+    "gap",
+    "unknown_node",
+    "unknown_task",
+    "retry_limit",
+    "omitted",
+    "ended",
+    "unsupported",
+)
+"""The keys of `Model.tallies`: what became of each record, counted once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What changed since the last delta, as values of its own.
+
+    `ordinals` and `details` are the changed retained nodes, ascending, `nodes` the newly
+    retained ones with the stage index of each in `stage_indexes` and their `edges`: every
+    one of `nodes` is among `ordinals` too. `waiting` counts nodes that are in the counts and
+    in no topology yet. `stages` and `events` are encoded, None where unchanged. `changed` is
+    False for a heartbeat.
+    """
+
+    taken_ms: int
+    changed_ms: int
+    changed: bool
+    ordinals: list[int]
+    details: list[Detail]
+    nodes: list[NodeItem]
+    stage_indexes: bytes
+    edges: list[Edges]
+    waiting: int
+    counts: NodeCounts
+    declared: int
+    discovered_edges: int
+    hosts: int
+    ended_by_minute: tuple[int, ...]
+    reasons: frozenset[TruncationReason]
+    stages: bytes | None
+    events: bytes | None
+    end: frames.End | None
+
+
+class Model:
+    """Everything known of one run, bounded whatever its size.
+
+    Retained nodes keep their latest detail; all others two bytes. Under `summary` and
+    `terminal_only` no node is retained and no stage kept.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        limits = settings.limits
+        self._policy = settings.policy
+        self._full = settings.policy is ReportingPolicy.full
+        self._retained = limits.retained_nodes if self._full else 0
+        self._known_tasks = limits.retained_nodes
+        self._counters = Counters()
+        self._nodes = Nodes()
+        self._growth = Growth()
+        self._declared = Declared()
+        self._stages = Stages(limits)
+        self._stage_ranks: dict[int, int] = {}
+        self._events = Events(limits)
+        self._endings = Endings()
+        self._hosts = Hosts(limits.producers)
+        self._tasks: dict[bytes, int] = {}
+        self._registered = 0
+        self._edges = 0
+        self._reasons: set[TruncationReason] = set()
+        self._changed = False
+        self._changed_ms = settings.started_at_ms
+        self._stages_changed = False
+        self._events_changed = False
+        self._observed_ms: int | None = None
+        self._end: frames.End | None = None
+        self._over = False
+        self.tallies = dict.fromkeys(TALLIES, 0)
+
+    @property
+    def ended(self) -> frames.End | None:
+        """Return the end of the run once its coordinator has told it."""
+        return self._end
+
+    @property
+    def is_over(self) -> bool:
+        """Claim that the end is committed: nothing more will be published."""
+        return self._over
+
+    @property
+    def changed_rows(self) -> int:
+        """Count the rows the next delta holds at the most."""
+        return self._nodes.dirty + self._growth.waiting
+
+    def apply(self, record: frames.Record, now_ms: int) -> bytes | None:
+        """Apply one record of a frame and count what became of it; never raise.
+
+        Return the Ray task id of a progress whose node is not known yet: its producer has
+        to send it again. All else is settled here, whatever its tally.
+        """
+        unknown: bytes | None = None
+        if self._over:
+            tally = "ended"
+        elif isinstance(record, frames.State):
+            tally = self._apply_state(record, now_ms)
+        elif isinstance(record, frames.Node):
+            tally = self._apply_node(record)
+        elif isinstance(record, frames.Progress):
+            tally = self._apply_progress(record)
+            if tally == "unknown_task" and isinstance(record.target, bytes):
+                unknown = record.target
+        else:
+            tally = self._apply_rare(record, now_ms)
+        self.tallies[tally] += 1
+        if tally == "applied":
+            self._changed = True
+            self._changed_ms = now_ms
+        return unknown
+
+    def changed(self, now_ms: int) -> bool:
+        """Claim that a publication is due: a change, or five seconds without one.
+
+        Before the first record there is nothing to say, after the committed end nothing
+        more. Under `terminal_only` only the end is said.
+        """
+        only_end = self._policy is ReportingPolicy.terminal_only
+        if self._over or (only_end and self._end is None):
+            return False
+        if self._changed or self._is_due(now_ms):
+            return True
+        seen = self._observed_ms
+        return seen is not None and now_ms - seen >= HEARTBEAT_MS
+
+    def take(self, now_ms: int) -> Delta | None:
+        """Hand out what changed, in O(changed); None when no publication is due.
+
+        What is applied from here on belongs to the next delta. `settle` or `restore` must
+        follow before the next take.
+        """
+        if not self.changed(now_ms):
+            return None
+        batch = Batch([], b"", [])
+        if self._is_due(now_ms):
+            batch = self._growth.take()
+            self._nodes.release(len(self._nodes))
+        ordinals, details = self._nodes.take()
+        delta = Delta(
+            taken_ms=now_ms,
+            changed_ms=self._changed_ms,
+            changed=self._changed,
+            ordinals=ordinals,
+            details=details,
+            nodes=batch.nodes,
+            stage_indexes=batch.stages,
+            edges=batch.edges,
+            waiting=self._growth.waiting + len(self._counters) - self._registered,
+            counts=self._counters.counts(),
+            declared=self._declared.total,
+            discovered_edges=self._edges,
+            hosts=len(self._hosts),
+            ended_by_minute=self._endings.until(self._changed_ms),
+            reasons=frozenset(self._reasons),
+            stages=self._stages.encode() if self._stages_changed else None,
+            events=self._events.encode() if self._events_changed else None,
+            end=self._end,
+        )
+        self._changed = self._stages_changed = self._events_changed = False
+        return delta
+
+    def settle(self, delta: Delta) -> None:
+        """Note that the publication of `delta` is committed."""
+        self._observed_ms = delta.taken_ms
+        if delta.nodes:
+            self._growth.settle(delta.taken_ms)
+        self._over = delta.end is not None
+
+    def restore(self, delta: Delta) -> None:
+        """Take `delta` back: its publication failed, so all of it is due again."""
+        self._changed |= delta.changed
+        self._stages_changed |= delta.stages is not None
+        self._events_changed |= delta.events is not None
+        self._nodes.restore(delta.ordinals)
+        if delta.nodes:
+            self._nodes.withhold(delta.nodes[0].ordinal)
+            self._growth.restore(Batch(delta.nodes, delta.stage_indexes, delta.edges))
+
+    def _is_due(self, now_ms: int) -> bool:
+        return self._growth.is_due(now_ms, ended=self._end is not None)
+
+    def _apply_state(self, record: frames.State, now_ms: int) -> str:
+        ordinal, state = record.ordinal, record.state
+        if ordinal >= len(self._counters):
+            return "unknown_node"
+        if ordinal < len(self._nodes):
+            verdict = self._nodes.apply_state(record)
+            if verdict is not Verdict.applied:
+                return verdict
+            before = self._counters.put(ordinal, state, record.try_)
+            started = self._nodes.started_ms(ordinal)
+        else:
+            if record.try_ > MAXIMUM_TRY:
+                return "retry_limit"
+            moved = self._counters.advance(ordinal, state, record.try_)
+            if moved is None:
+                return "stale"
+            before, started = moved, record.started_ms
+        self._moved(ordinal, before, state, now_ms)
+        if started is not None and self._full:
+            self._stages.started(self._counters.stage(ordinal), started)
+        if state in TERMINAL_NODE_STATES:
+            self._ended(record, started, now_ms)
+        if record.host is not None:
+            self._hosts.add(record.host)
+        return "applied"
+
+    def _moved(
+        self, ordinal: int, before: NodeState | None, after: NodeState, now_ms: int
+    ) -> None:
+        if self._full and ordinal < self._registered:
+            stage = self._counters.stage(ordinal)
+            self._stages.move(stage, before, after, now_ms)
+            self._stages_changed = True
+
+    def _ended(self, record: frames.State, started: int | None, now_ms: int) -> None:
+        self._endings.add(record.at_ms, now_ms)
+        if not self._full:
+            return
+        ordinal, error = record.ordinal, record.error
+        self._stages.ended(self._counters.stage(ordinal), record.at_ms, started)
+        if record.state is NodeState.FAILED:
+            self._stages.failed(ordinal, self._growth.id(ordinal), error)
+            told = f"{error.kind}: {error.text}" if error else ""
+            self._tell(EventItem(record.at_ms, FAILED, ordinal, told))
+
+    def _tell(self, event: EventItem) -> None:
+        self._events.add(event)
+        self._events_changed = True
+
+    def _apply_node(self, node: frames.Node) -> str:
+        ordinal, runs = node.ordinal, node.dependencies
+        if ordinal != self._registered:
+            return "resent" if ordinal < self._registered else "gap"
+        self._registered += 1
+        edges = sum(runs[1::2])
+        self._edges += edges + node.further
+        stage = self._stages.index(node.stage) if self._full else 0
+        counted = ordinal < len(self._counters)
+        if not counted:
+            self._counters.add(stage)
+        if self._full:
+            self._place(node, stage, edges)
+            if counted:
+                self._catch_up(ordinal, stage)
+        return "applied"
+
+    def _catch_up(self, ordinal: int, stage: int) -> None:
+        # A resent array told this node's state before the node itself was told.
+        self._counters.restage(ordinal, stage)
+        state, try_ = self._counters.state(ordinal), self._counters.try_(ordinal)
+        if ordinal < len(self._nodes):
+            self._nodes.set_state(ordinal, state, try_)
+        self._stages.move(stage, NodeState.PENDING, state, self._changed_ms)
+
+    def _place(self, node: frames.Node, stage: int, edges: int) -> None:
+        retained = node.ordinal < self._retained
+        if retained:
+            self._nodes.register()
+            rank = self._growth.add(node, stage, edges)
+        else:
+            self._reasons.add(TruncationReason.node_count_limit)
+            rank = self._stage_ranks.get(stage, -1)
+            if rank < 0:
+                rank = self._growth.rank(node.dependencies)
+        if retained and node.further:
+            self._reasons.add(TruncationReason.record_size_limit)
+        self._stage_ranks.setdefault(stage, rank)
+        self._stages_changed = True
+        self._stages.add(stage, rank, retained=retained)
+        for source, number in self._counters.stages_of(node.dependencies):
+            self._stages.link(source, stage, number)
+
+    def _apply_progress(self, record: frames.Progress) -> str:
+        target = record.target
+        ordinal = self._tasks.get(target, -1) if isinstance(target, bytes) else target
+        if ordinal < 0:
+            return "unknown_task"
+        if ordinal >= len(self._counters):
+            return "unknown_node"
+        if record.host is not None:
+            self._hosts.add(record.host)
+        if ordinal >= len(self._nodes):
+            return "omitted"
+        return self._nodes.apply_progress(ordinal, record)
+
+    def _apply_rare(
+        self,
+        record: (
+            frames.Declare
+            | frames.Task
+            | frames.States
+            | frames.Preview
+            | frames.Event
+            | frames.Session
+            | frames.End
+        ),
+        now_ms: int,
+    ) -> str:
+        match record:
+            case frames.Declare():
+                added = self._declared.add(record.call, record.number)
+                return "applied" if added else "resent"
+            case frames.Task():
+                return self._apply_task(record)
+            case frames.States():
+                return self._apply_states(record, now_ms)
+            case frames.Event():
+                if not self._full:
+                    return "omitted"
+                at, kind, ordinal = record.at_ms, record.kind, record.ordinal
+                self._tell(EventItem(at, kind, ordinal, record.text))
+                return "applied"
+            case frames.End():
+                if self._end is not None:
+                    return "duplicate"
+                self._end = record
+                return "applied"
+            case frames.Preview() | frames.Session():
+                return "unsupported"
+            case _:
+                assert_never(record)
+
+    def _apply_task(self, record: frames.Task) -> str:
+        if record.ordinal >= len(self._counters):
+            return "unknown_node"
+        self._tasks[record.task_id] = record.ordinal
+        if len(self._tasks) > self._known_tasks:
+            del self._tasks[next(iter(self._tasks))]
+        return "applied"
+
+    def _apply_states(self, record: frames.States, now_ms: int) -> str:
+        if record.first > len(self._counters):
+            return "gap"
+        tally = "resent"
+        for change in self._counters.merge(record):
+            tally = "applied"
+            ordinal, after = change.ordinal, change.after
+            if ordinal < len(self._nodes):
+                self._nodes.set_state(ordinal, after, self._counters.try_(ordinal))
+            self._moved(ordinal, change.before, after, now_ms)
+        return tally

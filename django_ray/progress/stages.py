@@ -1,0 +1,319 @@
+"""The bounded rollup by stage: counts, times, durations, edges. Architecture 6.
+
+Every node of a run belongs to one of 63 named stages, in order of first node, or to
+`other`. One row of at most 64 KiB carries what the page draws at any size; all of it stays
+exact when nodes are omitted. Contract 2, 4.9 and 4.10.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.progress.counters import CODES
+from django_ray.progress.series import Running, Series
+from django_ray.protocol import canonical, text
+from django_ray.protocol.frames import Failure
+from django_ray.protocol.limits import Limits
+from django_ray.protocol.records import Stored
+from django_ray.protocol.vocabulary import (
+    NODE_STATES,
+    DetailAvailability,
+    NodeState,
+)
+
+SCHEMA: Final = 1
+OTHER = "other"
+OTHER_INDEX = 63
+"""The index of `other`, also while fewer stages are known."""
+
+FIRST_BUCKET_MS = 4
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Stage(Stored, frozen=True, array_like=True):
+    """One stage as stored; `counts` in the canonical order of states.
+
+    `durations` counts ended nodes by `bounds`, trailing zeros left out. `kept` are the
+    retained ones among its nodes.
+    """
+
+    index: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
+    label: str
+    rank: Count
+    kept: Count
+    counts: tuple[Count, Count, Count, Count, Count, Count, Count]
+    started_ms: Count | None
+    ended_ms: Count | None
+    p50_ms: Count | None
+    p95_ms: Count | None
+    longest_ms: Count | None
+    durations: tuple[Count, ...]
+
+
+class StageEdge(Stored, frozen=True, array_like=True):
+    """How many edges lead from one stage's nodes to another's."""
+
+    source: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
+    target: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
+    edges: Count
+
+
+class FirstFailure(Stored, frozen=True):
+    """The run's first failure, as far as the row has room for it."""
+
+    kind: str
+    node_id: str
+    ordinal: Count
+    text: str
+
+
+class StageRow(Stored, frozen=True):
+    """The stored row of a run; edges heaviest first, `edges_omitted` of them left out.
+
+    `folded` counts the stages that share `other`.
+    """
+
+    edges: tuple[StageEdge, ...]
+    edges_omitted: Count
+    failure: FirstFailure | None
+    folded: Count
+    running: Running | None
+    schema: Literal[1]
+    stages: tuple[Stage, ...]
+
+
+_decoder = msgspec.json.Decoder(StageRow)
+
+
+class _Rollup:
+    """One stage while the run goes on."""
+
+    __slots__ = (
+        "counts",
+        "durations",
+        "ended_ms",
+        "kept",
+        "label",
+        "longest_ms",
+        "rank",
+        "started_ms",
+    )
+
+    def __init__(self, label: str, rank: int, buckets: int) -> None:
+        self.label = label
+        self.rank = rank
+        self.kept = 0
+        self.counts = [0] * len(NODE_STATES)
+        self.started_ms: int | None = None
+        self.ended_ms: int | None = None
+        self.longest_ms: int | None = None
+        self.durations = [0] * buckets
+
+
+class Stages:
+    """The rollup of every stage of one run."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._named: dict[str, int] = {}
+        self._folded: set[int] = set()
+        self._rollups: dict[int, _Rollup] = {}
+        self._edges: dict[tuple[int, int], int] = {}
+        self._bounds = bounds(limits.stage_buckets)
+        self._failure: FirstFailure | None = None
+        self._running = 0
+        self._series = Series(limits.series_buckets)
+
+    def index(self, stage: str) -> int:
+        """Return the index of a stage, named now if there is room, else of `other`."""
+        known = self._named.get(stage)
+        if known is not None:
+            return known
+        if len(self._named) < self._limits.stages - 1:
+            self._named[stage] = len(self._named)
+            return self._named[stage]
+        # How many share `other` is worth a bounded set, not an unbounded one.
+        if len(self._folded) < self._limits.retained_nodes:
+            self._folded.add(hash(stage))
+        return OTHER_INDEX
+
+    def add(self, index: int, rank: int, *, retained: bool) -> None:
+        """Count one more node, PENDING, at its place in the graph."""
+        rollup = self._rollup(index, rank)
+        rollup.rank = min(rollup.rank, rank)
+        rollup.kept += retained
+        rollup.counts[0] += 1
+
+    def link(self, source: int, target: int, edges: int) -> None:
+        """Count edges from nodes of one stage to a node of another, or of the same."""
+        key = (source, target)
+        self._edges[key] = self._edges.get(key, 0) + edges
+
+    def move(
+        self, index: int, before: NodeState | None, after: NodeState, now_ms: int
+    ) -> None:
+        """Count a node's change of state; `before` is None for one not counted yet.
+
+        `now_ms` is the collector's clock: a leaf's may be anything.
+        """
+        counts = self._rollup(index, 0).counts
+        if before is not None:
+            counts[CODES[before]] -= 1
+        counts[CODES[after]] += 1
+        step = (after is NodeState.RUNNING) - (before is NodeState.RUNNING)
+        if step:
+            self._running += step
+            self._series.observe(now_ms, self._running)
+
+    def started(self, index: int, at_ms: int) -> None:
+        """Note the start of one of a stage's nodes."""
+        rollup = self._rollup(index, 0)
+        if rollup.started_ms is None or at_ms < rollup.started_ms:
+            rollup.started_ms = at_ms
+
+    def ended(self, index: int, at_ms: int, started_ms: int | None) -> None:
+        """Note the end of one of a stage's nodes, and its duration if it had started."""
+        rollup = self._rollup(index, 0)
+        if rollup.ended_ms is None or at_ms > rollup.ended_ms:
+            rollup.ended_ms = at_ms
+        if started_ms is not None:
+            duration = max(0, at_ms - started_ms)
+            rollup.durations[bisect_right(self._bounds, duration)] += 1
+            rollup.longest_ms = max(rollup.longest_ms or 0, duration)
+
+    def failed(self, ordinal: int, node_id: str, error: Failure | None) -> None:
+        """Keep the failure that was applied first."""
+        if self._failure is None:
+            limit = self._limits.first_failure
+            self._failure = FirstFailure(
+                kind=error.kind if error else "",
+                node_id=node_id,
+                ordinal=ordinal,
+                text=text.fit(error.text, limit) if error else "",
+            )
+
+    def encode(self) -> bytes:
+        """Return the row's canonical bytes, always within its limit.
+
+        What gives way, in this order: light edges, the distributions of durations (their
+        quantiles stay), the series, the ends of labels.
+        """
+        edges = self._limits.stage_edges
+        for series, durations, label in (
+            (True, True, self._limits.stage_label),
+            (True, False, self._limits.stage_label),
+            (False, False, self._limits.stage_label // 4),
+        ):
+            while True:
+                row = self._row(edges, label, series=series, durations=durations)
+                data = canonical.encode(row)
+                if len(data) <= self._limits.stage_row:
+                    return data
+                if not edges:
+                    break
+                edges //= 2
+        raise LimitExceeded("stage_row", self._limits.stage_row, len(data))
+
+    def _rollup(self, index: int, rank: int) -> _Rollup:
+        rollup = self._rollups.get(index)
+        if rollup is None:
+            names = list(self._named)
+            label = OTHER if index >= len(names) else names[index]
+            rollup = _Rollup(label, rank, self._limits.stage_buckets)
+            self._rollups[index] = rollup
+        return rollup
+
+    def _row(
+        self, edges: int, label: int, *, series: bool, durations: bool
+    ) -> StageRow:
+        # The heaviest first; among equals the order of the graph, so the cut is the same
+        # whatever the order of arrival.
+        weighed = sorted(self._edges.items(), key=lambda item: (-item[1], item[0]))
+        kept = weighed[: min(edges, self._limits.stage_edges)]
+        return StageRow(
+            edges=tuple(
+                StageEdge(source=source, target=target, edges=count)
+                for (source, target), count in kept
+            ),
+            edges_omitted=len(weighed) - len(kept),
+            failure=self._failure,
+            folded=len(self._folded),
+            running=self._series.value() if series else None,
+            schema=SCHEMA,
+            stages=tuple(
+                self._stage(index, label, durations=durations)
+                for index in sorted(self._rollups)
+            ),
+        )
+
+    def _stage(self, index: int, label: int, *, durations: bool) -> Stage:
+        rollup = self._rollups[index]
+        spread = rollup.durations
+        c = rollup.counts
+        return Stage(
+            index=index,
+            label=text.label(rollup.label, label),
+            rank=rollup.rank,
+            kept=rollup.kept,
+            counts=(c[0], c[1], c[2], c[3], c[4], c[5], c[6]),
+            started_ms=rollup.started_ms,
+            ended_ms=rollup.ended_ms,
+            p50_ms=quantile(spread, 0.5, rollup.longest_ms),
+            p95_ms=quantile(spread, 0.95, rollup.longest_ms),
+            longest_ms=rollup.longest_ms,
+            durations=_trimmed(spread) if durations else (),
+        )
+
+
+def decode(data: bytes) -> StageRow:
+    """Parse a stored row; raise IntegrityFault(CORRUPT) otherwise."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        raise IntegrityFault(
+            "A stored stage row does not parse.", DetailAvailability.CORRUPT
+        ) from exc
+
+
+def bounds(buckets: int) -> tuple[int, ...]:
+    """Return the upper bounds of all buckets but the last, in milliseconds.
+
+    Each is √2 times the one below: 48 reach from 4 ms to 9 hours, and a quantile is off by a
+    fifth at the most.
+    """
+    return tuple(
+        round(FIRST_BUCKET_MS * 2 ** (step / 2)) for step in range(buckets - 1)
+    )
+
+
+def quantile(
+    durations: list[int] | tuple[int, ...], share: float, longest_ms: int | None
+) -> int | None:
+    """Return the duration below which a share of the counted ones lies, or None.
+
+    Interpolated within its bucket; the last bucket, and all, end at the longest seen.
+    """
+    total = sum(durations)
+    if not total or longest_ms is None:
+        return None
+    wanted = share * total
+    edges = (0, *bounds(max(2, len(durations))), longest_ms)
+    for place, reached in enumerate(accumulate(durations)):
+        if reached >= wanted and durations[place]:
+            low = edges[place]
+            high = max(low, min(edges[place + 1], longest_ms))
+            within = 1 - (reached - wanted) / durations[place]
+            return min(longest_ms, round(low + (high - low) * within))
+    return longest_ms
+
+
+def _trimmed(durations: list[int]) -> tuple[int, ...]:
+    end = len(durations)
+    while end and not durations[end - 1]:
+        end -= 1
+    return tuple(durations[:end])

@@ -1,0 +1,139 @@
+"""The public form of a reading: the body of the JSON summary.
+
+Canonical JSON, fields sorted. It holds no internal key, no manifest, no storage detail.
+Without a summary the run's own fields are null: a count nobody reported is not 0, except
+where nothing can have been discovered yet.
+"""
+
+import datetime as dt
+import uuid
+from typing import Literal
+
+import msgspec
+
+from django_ray.protocol import canonical
+from django_ray.protocol.summary import Detail, NodeCounts, Part, Summary, Terminal
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    ExecutionState,
+    ExecutionStrategy,
+    ReportingPolicy,
+    WorkflowState,
+)
+from django_ray.readers.picture import Execution, Reading
+
+
+class PublicExecution(Part, frozen=True):
+    """The durable task as its owner knows it."""
+
+    attempt: int
+    cancel_requested_at: dt.datetime | None
+    claimed_at: dt.datetime | None
+    enqueued_at: dt.datetime
+    finished_at: dt.datetime | None
+    id: uuid.UUID
+    queue: str
+    run_id: uuid.UUID | None
+    started_at: dt.datetime | None
+    state: ExecutionState
+    task: str
+
+
+class Body(Part, frozen=True, kw_only=True):
+    """One execution with the summary of its current run."""
+
+    changed_at_ms: int | None = None
+    declared_nodes: int | None = None
+    detail: Detail
+    detail_revision: int | None = None
+    discovered_edges: int | None = None
+    discovered_nodes: int | None = None
+    ended_at_ms: int | None = None
+    ended_by_minute: tuple[int, ...] | None = None
+    execution: PublicExecution
+    expires_at_ms: int | None = None
+    hosts: int | None = None
+    limits_profile: str | None = None
+    node_counts: NodeCounts | None = None
+    observed_at_ms: int | None = None
+    percent: int | None = None
+    plan_fingerprint: str | None = None
+    policy: ReportingPolicy | None = None
+    retained_edges: int | None = None
+    retained_nodes: int | None = None
+    retention_days: int | None = None
+    revision: int | None = None
+    schema: Literal[3] = 3
+    session: msgspec.Raw | None = None
+    started_at_ms: int | None = None
+    state: WorkflowState | None = None
+    strategy: ExecutionStrategy | None = None
+    terminal: Terminal | None = None
+    topology_version: int | None = None
+
+
+def encode(reading: Reading) -> bytes:
+    """Return the body's canonical bytes."""
+    return canonical.encode(body(reading))
+
+
+def body(reading: Reading) -> Body:
+    """Return the reading without anything internal."""
+    if reading.summary is not None:
+        return _reported(reading.execution, reading.summary)
+    corrupt = reading.availability is DetailAvailability.CORRUPT
+    return Body(
+        detail=Detail(availability=reading.availability, complete=False, reasons=()),
+        discovered_nodes=None if corrupt else 0,
+        execution=_execution(reading.execution),
+        node_counts=None if corrupt else NodeCounts(),
+        policy=reading.execution.policy,
+    )
+
+
+def _reported(execution: Execution, summary: Summary) -> Body:
+    return Body(
+        changed_at_ms=summary.changed_at_ms,
+        declared_nodes=summary.declared_nodes,
+        detail=summary.detail,
+        detail_revision=summary.detail_revision,
+        discovered_edges=summary.discovered_edges,
+        discovered_nodes=summary.discovered_nodes,
+        ended_at_ms=summary.ended_at_ms,
+        ended_by_minute=summary.ended_by_minute,
+        execution=_execution(execution),
+        expires_at_ms=summary.expires_at_ms,
+        hosts=summary.hosts,
+        limits_profile=summary.limits_profile,
+        node_counts=summary.node_counts,
+        observed_at_ms=summary.observed_at_ms,
+        percent=summary.percent,
+        plan_fingerprint=summary.plan_fingerprint,
+        policy=summary.policy,
+        retained_edges=summary.retained_edges,
+        retained_nodes=summary.retained_nodes,
+        retention_days=summary.retention_days,
+        revision=summary.revision,
+        session=summary.session,
+        started_at_ms=summary.started_at_ms,
+        state=summary.state,
+        strategy=summary.strategy,
+        terminal=summary.terminal,
+        topology_version=summary.topology_version,
+    )
+
+
+def _execution(execution: Execution) -> PublicExecution:
+    return PublicExecution(
+        attempt=execution.attempt_number,
+        cancel_requested_at=execution.cancel_requested_at,
+        claimed_at=execution.claimed_at,
+        enqueued_at=execution.enqueued_at,
+        finished_at=execution.finished_at,
+        id=execution.public_id,
+        queue=execution.queue_name,
+        run_id=execution.run_id,
+        started_at=execution.started_at,
+        state=execution.state,
+        task=execution.task_path,
+    )

@@ -1,0 +1,151 @@
+"""The summary of one execution: its row and its bounded progress, in one statement.
+
+The statement's cost never depends on the run's size: the summary passes a byte guard in
+SQL, and legacy snapshots, pages and node rows are never selected. Contract 2, ADR-0004.
+"""
+
+import datetime as dt
+import uuid
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from django.db.models import Case, F, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Now
+
+from django_ray.errors import IntegrityFault
+from django_ray.models.executions import Octets, RayTaskExecution
+from django_ray.protocol import summary as codec
+from django_ray.protocol.limits import V1
+from django_ray.protocol.summary import Summary
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    ExecutionState,
+    ReportingPolicy,
+)
+from django_ray.readers import access, context
+from django_ray.readers.access import Viewer
+from django_ray.readers.picture import Execution, Reading
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+
+class Extra(TypedDict):
+    """What the statement adds to the row's own columns."""
+
+    read_at: dt.datetime
+    summary_size: int | None
+    summary_bytes: bytes | None
+    policy: str | None
+    lease_until: dt.datetime | None
+
+
+if TYPE_CHECKING:
+    Row = WithAnnotations[RayTaskExecution, Extra]
+
+COLUMNS = (
+    "public_id",
+    "task_path",
+    "queue_name",
+    "state",
+    "attempt_number",
+    "execution_generation",
+    "run_id",
+    "enqueued_at",
+    "claimed_at",
+    "started_at",
+    "finished_at",
+    "cancel_requested_at",
+)
+
+
+def read(public_id: uuid.UUID, viewer: Viewer) -> Reading | None:
+    """Return the reading, or None: not there and not the viewer's look the same."""
+    row = _select(public_id)
+    if row is None or not access.may_view(viewer, row):
+        return None
+    return _parse(row)
+
+
+def read_trusted(public_id: uuid.UUID) -> Reading | None:
+    """Return the reading to a caller that needs no permission: an operator's command."""
+    row = _select(public_id)
+    return None if row is None else _parse(row)
+
+
+def _select(public_id: uuid.UUID) -> "Row | None":
+    fits = When(progress_summary__octets__lte=V1.summary, then=F("progress_summary"))
+    rows = (
+        RayTaskExecution.objects.only(*COLUMNS)
+        .annotate(
+            read_at=Now(),
+            summary_size=Octets("progress_summary"),
+            summary_bytes=Case(fits),
+            policy=KT("options__policy"),
+            lease_until=F("lease__expires_at"),
+        )
+        .filter(public_id=public_id)
+    )
+    with context.answering():
+        return cast("Row | None", rows.first())
+
+
+def _parse(row: "Row") -> Reading:
+    execution = Execution(
+        pk=row.pk,
+        public_id=row.public_id,
+        task_path=row.task_path,
+        queue_name=row.queue_name,
+        state=ExecutionState(row.state),
+        attempt_number=row.attempt_number,
+        execution_generation=row.execution_generation,
+        run_id=row.run_id,
+        policy=_policy(row.policy),
+        enqueued_at=row.enqueued_at,
+        claimed_at=row.claimed_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        cancel_requested_at=row.cancel_requested_at,
+        lease_expires_at=row.lease_until,
+    )
+    summary, availability = _summary(row, execution)
+    return Reading(
+        execution=execution,
+        summary=summary,
+        availability=availability,
+        read_at=row.read_at,
+    )
+
+
+def _policy(value: str | None) -> ReportingPolicy | None:
+    if value is None or value not in ReportingPolicy.__members__:
+        return None
+    return ReportingPolicy(value)
+
+
+def _summary(
+    row: "Row", execution: Execution
+) -> tuple[Summary | None, DetailAvailability]:
+    if row.summary_size is None:
+        disabled = execution.policy is ReportingPolicy.disabled
+        state = "DISABLED" if disabled else "NOT_REPORTED"
+        return None, DetailAvailability(state)
+    if row.summary_bytes is None:
+        return None, DetailAvailability.CORRUPT
+    try:
+        summary = codec.decode(bytes(row.summary_bytes))
+    except IntegrityFault:
+        return None, DetailAvailability.CORRUPT
+    if not _is_current(summary, execution):
+        # Claimed anew, nothing reported since: what stands there is another run's.
+        return None, DetailAvailability.NOT_REPORTED
+    return summary, summary.detail.availability
+
+
+def _is_current(summary: Summary, execution: Execution) -> bool:
+    return summary.run == codec.Run(
+        attempt_number=execution.attempt_number,
+        execution_generation=execution.execution_generation,
+        run_id=str(execution.run_id),
+        task_execution_pk=execution.pk,
+    )

@@ -1,0 +1,123 @@
+"""Summaries: what one must say to be published, and the writer of a summary alone."""
+
+from typing import LiteralString
+
+from django_ray.errors import IntegrityFault
+from django_ray.identity import RunIdentity
+from django_ray.progress.delta import Fenced, Moved, Outcome, Publication, Published
+from django_ray.protocol import summary
+from django_ray.protocol.summary import Summary
+from django_ray.protocol.vocabulary import DetailAvailability
+from django_ray.storage import columns, fence, nodes
+from django_ray.storage.pool import Connection, translated
+
+WRITE_SUMMARY: LiteralString = """
+WITH run AS (
+    UPDATE django_ray_run AS r
+    SET summary_revision = %(summary_revision)s::int8,
+        events = coalesce(%(events)s::bytea, r.events),
+        session = coalesce(%(session)s::bytea, r.session),
+        expires_at = coalesce(
+            to_timestamp(%(expires_at_ms)s::int8 / 1000.0), r.expires_at
+        )
+    WHERE r.id = %(run)s::int8
+    RETURNING r.detail_rows, r.detail_bytes
+), task AS (
+    UPDATE django_ray_execution
+    SET progress_summary = %(summary)s::bytea
+    WHERE id = %(task)s::int8
+      AND state = 'RUNNING'
+      AND attempt_number = %(attempt)s::int8
+      AND execution_generation = %(generation)s::int8
+      AND run_id = %(run_id)s::uuid
+    RETURNING pg_notify(
+        'django_ray', public_id::text || ' ' || %(summary_revision)s::int8
+    )
+)
+SELECT run.detail_rows, run.detail_bytes FROM run, task
+"""
+
+
+@translated
+def publish_summary(
+    conn: Connection,
+    identity: RunIdentity,
+    run_pk: int,
+    writer_epoch: int,
+    publication: Publication,
+) -> Outcome:
+    """Make the summary of `publication` visible under the same fence, or change nothing.
+
+    For policies that keep no detail. Opens the one transaction. Refuses with
+    IntegrityFault what would attach storage to the run: rows, a candidate, a stage row, a
+    revision of detail, a pointer in the summary.
+    """
+    _require_alone(require_coherent(identity, publication), publication)
+    with conn.transaction():
+        if fence.hold(conn, identity) is None:
+            return Fenced("task")
+        run = fence.hold_run(conn, identity, run_pk, nodes.NOWHERE)
+        if run is None or run.writer_epoch != writer_epoch:
+            return Fenced("writer_epoch")
+        if run.revisions != publication.base:
+            return Moved(run.revisions)
+        row = columns.execute(
+            conn,
+            WRITE_SUMMARY,
+            {
+                **fence.parameters(identity),
+                "run": run_pk,
+                "summary_revision": publication.after.summary,
+                "summary": publication.summary,
+                "events": publication.events,
+                "session": publication.session,
+                "expires_at_ms": publication.expires_at_ms,
+            },
+        ).fetchone()
+        if row is None:
+            raise _corrupt("A locked row is not there.")
+    return Published(rows=row[0], bytes=row[1])
+
+
+def require_coherent(identity: RunIdentity, publication: Publication) -> Summary:
+    """Return the parsed summary, of one piece with the revisions and the rows.
+
+    Raise IntegrityFault otherwise, so that no reader ever finds the rows of one
+    publication under the revision of another.
+    """
+    base, after = publication.base, publication.after
+    said = summary.decode(publication.summary)
+    revisions = (said.revision, said.detail_revision or 0, said.topology_version or 0)
+    if not summary.is_of(said, identity):
+        raise _corrupt("The summary is another run's.")
+    if revisions != (after.summary, after.detail, after.topology):
+        raise _corrupt("The summary names other revisions than its publication.")
+    if not base.summary < after.summary < summary.FINAL_REVISION:
+        raise _corrupt("The summary's revision does not rise, or is the lifecycle's.")
+    if after.detail < base.detail + bool(publication.rows.ordinals):
+        raise _corrupt("Detail rows change without their revision.")
+    version = base.topology
+    if publication.candidate is not None:
+        version = publication.candidate.manifest.version
+        if version <= base.topology:
+            raise _corrupt("A candidate's version does not rise.")
+    if after.topology != version:
+        raise _corrupt("The topology changes without a candidate.")
+    return said
+
+
+def _require_alone(said: Summary, publication: Publication) -> None:
+    after = publication.after
+    if (
+        publication.rows.ordinals
+        or publication.candidate is not None
+        or publication.stages is not None
+        or after.detail
+        or after.topology
+        or said.manifest_id is not None
+    ):
+        raise _corrupt("A publication of a summary alone carries detail.")
+
+
+def _corrupt(message: str) -> IntegrityFault:
+    return IntegrityFault(message, DetailAvailability.CORRUPT)

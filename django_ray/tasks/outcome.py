@@ -1,0 +1,144 @@
+"""The envelope in which an outer task's outcome travels: bounded, nothing of the user's.
+
+A result is JSON; an error is its class's path and redacted text. So the host and the worker
+need none of the user's code, and nothing they handle can fail to unpickle. Contract 4.12.
+"""
+
+import json
+import re
+import traceback
+from typing import Annotated
+
+import msgspec
+from django.utils.json import normalize_json
+from msgspec import Meta
+
+from django_ray.errors import DjangoRayError, LimitExceeded, ProtocolError
+from django_ray.protocol import text
+from django_ray.protocol.limits import MIB, V1
+from django_ray.protocol.redaction import Redactor
+
+RESULT = 16 * MIB
+"""The largest result of a task, in bytes of JSON."""
+
+ERROR_TEXT = V1.record
+"""The largest stored traceback; its last lines are kept."""
+
+ERROR_CLASS = V1.label
+FRAMES = 64
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Succeeded(msgspec.Struct, frozen=True, tag="succeeded"):
+    """The user's function returned."""
+
+    result: Annotated[bytes, Meta(max_length=RESULT)]
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The user's function raised, or its result cannot be stored."""
+
+    error_class: Annotated[str, Meta(max_length=ERROR_CLASS)]
+    error_text: Annotated[str, Meta(max_length=ERROR_TEXT)]
+
+
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    """The outer task was interrupted."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The row did not let the run start: it is another run's by now."""
+
+
+Outcome = Succeeded | Failed | Cancelled | Refused
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Outcome)
+
+
+def encode(outcome: Outcome) -> bytes:
+    """Encode an outcome for its host."""
+    return _encoder.encode(outcome)
+
+
+def decode(data: bytes) -> Outcome:
+    """Parse an envelope; raise ProtocolError when it is none."""
+    try:
+        outcome: Outcome = _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as exc:
+        raise ProtocolError("malformed_outcome") from exc
+    return outcome
+
+
+def of_result(value: object, redactor: Redactor) -> Succeeded | Failed:
+    """Return what becomes of a returned value: Failed when it cannot be stored."""
+    try:
+        return Succeeded(storable(value, "result", RESULT))
+    except (TypeError, ValueError, RecursionError, LimitExceeded) as exc:
+        return of_error(exc, redactor)
+
+
+def storable(value: object, boundary: str, limit: int) -> bytes:
+    """Return `value` as JSON that PostgreSQL stores.
+
+    Raises TypeError or ValueError for what is not JSON, for NaN and infinities, and for
+    text with NUL or an unpaired surrogate; LimitExceeded above `limit` bytes.
+    """
+    body = json.dumps(normalize_json(value), allow_nan=False, ensure_ascii=False)
+    try:
+        data = body.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError("Text holds an unpaired surrogate.") from exc
+    if len(data) > limit:
+        raise LimitExceeded(boundary, limit, len(data))
+    if _NUL.search(body):
+        raise ValueError("Text holds a NUL character.")
+    return data
+
+
+def of_error(exc: BaseException, redactor: Redactor) -> Failed:
+    """Return a raised error's class path and its traceback, redacted and bounded."""
+    kind = type(exc)
+    return Failed(
+        error_class=text.label(f"{kind.__module__}.{kind.__qualname__}", ERROR_CLASS),
+        error_text=_traceback(exc, redactor),
+    )
+
+
+def lost(reason: str) -> Failed:
+    """Return the error of a run whose processes are gone; `reason` is a fixed word."""
+    return of_fault(DjangoRayError(f"The run's process was lost ({reason})."))
+
+
+def of_fault(exc: DjangoRayError) -> Failed:
+    """Return an error of ours, whose text holds nothing from outside."""
+    kind = type(exc)
+    return Failed(
+        error_class=f"{kind.__module__}.{kind.__qualname__}",
+        error_text=text.fit(f"{kind.__qualname__}: {exc}", ERROR_TEXT),
+    )
+
+
+def message_of(exc: BaseException) -> str:
+    """Return an error's own text, whatever its `__str__` does."""
+    try:
+        return str(exc)
+    except Exception:
+        return ""
+
+
+def _traceback(exc: BaseException, redactor: Redactor) -> str:
+    """Format the error, each piece redacted before it is cut; keep what comes last."""
+    pieces: list[str] = []
+    formatted = traceback.TracebackException(
+        type(exc), exc, exc.__traceback__, limit=-FRAMES, compact=True
+    )
+    room = ERROR_TEXT
+    for piece in reversed(list(formatted.format())):
+        fitted = redactor.fit(piece, V1.error)
+        room -= text.size(fitted)
+        if room < 0:
+            break
+        pieces.append(fitted)
+    return "".join(reversed(pieces))

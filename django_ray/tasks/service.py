@@ -1,0 +1,195 @@
+"""The worker's process: joins a Ray, or starts one, and works until a signal.
+
+The first SIGTERM or Ctrl-C drains: nothing more is claimed, what runs is watched to its
+end. The second leaves at once; on a cluster the runs go on, under a lease that ends.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
+from types import FrameType
+from urllib.parse import quote, urlencode
+
+from django.conf import ENVIRONMENT_VARIABLE
+from django.db import connection
+from django.db.utils import InterfaceError, OperationalError
+from django.tasks import task_backends
+from django.utils import timezone
+
+from actors import remote
+from actors.local import Address, LocalRay, node_environment
+from django_ray import conf
+from django_ray.tasks.backend import RayBackend
+from django_ray.tasks.fleet import RayFleet
+from django_ray.tasks.reconcile import reconcile
+from django_ray.tasks.worker import Terms, Worker
+
+POLL_S = 0.1
+IDLE_S = 0.5
+RECONCILE_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    *,
+    address: str | None,
+    cpus: int,
+    queues: Collection[str],
+    concurrency: int,
+    say: Callable[[str], object],
+) -> None:
+    """Work at the Ray at `address`, on one of this machine's own when it is None."""
+    settings = conf.current()
+    terms = Terms(
+        owner=owner(),
+        backends=our_backends(),
+        queues=queues,
+        concurrency=concurrency,
+        lease=timedelta(seconds=settings.lease_seconds),
+        redact=settings.redact,
+    )
+    stop = _Stop()
+    with _joined(address, cpus, say), _signals(stop, say):
+        say(f"Worker {terms.owner} serves {', '.join(sorted(queues))}.")
+        worker = Worker(terms, RayFleet(), timezone.now)
+        with _reconciling():
+            worker.run(lambda: stop.is_set, time.sleep, poll_s=POLL_S, idle_s=IDLE_S)
+    say("Worker has ended.")
+
+
+def owner() -> str:
+    """Return a name that no other worker process has or had."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def our_backends() -> frozenset[str]:
+    """Return the aliases of TASKS whose backend is ours."""
+    return frozenset(
+        alias
+        for alias in task_backends.settings
+        if isinstance(task_backends[alias], RayBackend)
+    )
+
+
+def database_url() -> str:
+    """Return the default database as a URL, for the environment of a local node."""
+    given = connection.settings_dict
+    user, password = quote(given["USER"], safe=""), quote(given["PASSWORD"], safe="")
+    where = {"host": given["HOST"], "port": given["PORT"]}
+    query = urlencode({key: value for key, value in where.items() if value})
+    login = f"{user}:{password}@" if password else f"{user}@"
+    return f"postgresql://{login}/{quote(given['NAME'], safe='')}?{query}"
+
+
+@contextlib.contextmanager
+def _joined(
+    address: str | None, cpus: int, say: Callable[[str], object]
+) -> Iterator[None]:
+    """Be a driver of the cluster, inside a local one where there is no other."""
+    with contextlib.ExitStack() as stack:
+        if address is None:
+            local = LocalRay(num_cpus=cpus, environment=_node())
+            started = stack.enter_context(local)
+            stack.enter_context(authenticated(started))
+            say(f"Ray dashboard: {started.dashboard}")
+            address = started.ray
+        settings_module = os.environ[ENVIRONMENT_VARIABLE]
+        remote.connect(address, settings_module=settings_module, log_to_driver=False)
+        stack.callback(remote.disconnect)
+        yield
+
+
+def _node() -> dict[str, str]:
+    return node_environment(
+        os.environ,
+        database_url=database_url(),
+        settings_module=os.environ[ENVIRONMENT_VARIABLE],
+    )
+
+
+@contextlib.contextmanager
+def authenticated(started: Address) -> Iterator[None]:
+    """Hold a local Ray's credentials in this process's environment."""
+    before = {key: os.environ.get(key) for key in started.credentials}
+    os.environ.update(started.credentials)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+class _Stop:
+    """A flag that a signal may raise anywhere; an Event's lock may be held by then."""
+
+    is_set = False
+
+
+@contextlib.contextmanager
+def _signals(stop: _Stop, say: Callable[[str], object]) -> Iterator[None]:
+    """Turn the first signal into `stop` and the second into an end.
+
+    After Ray is joined: it installs a handler of its own for SIGTERM.
+    """
+
+    def drain(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set:
+            raise KeyboardInterrupt
+        stop.is_set = True
+
+    before = {
+        number: signal.signal(number, drain)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("Leaving what runs.")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _reconciling() -> Iterator[None]:
+    """End stray actors from a thread of its own, now and then, while inside."""
+    done = threading.Event()
+
+    def work() -> None:
+        while True:
+            _reconcile_once()
+            if done.wait(RECONCILE_S):
+                return
+
+    thread = threading.Thread(target=work, name="django-ray-reconciler", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _reconcile_once() -> None:
+    try:
+        found = reconcile(RayFleet())
+        if found.ended:
+            logger.info("Ended %s actors of runs that are over.", found.ended)
+    except (OperationalError, InterfaceError):
+        logger.warning("PostgreSQL is away; reconciling later.")
+    except Exception:
+        # The next pass sees the same actors again.
+        logger.exception("Reconciling failed.")
+    finally:
+        connection.close()

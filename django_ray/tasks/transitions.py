@@ -1,0 +1,277 @@
+"""Claim, start and end of an execution, each under its row lock.
+
+Lock order as the fence's: the execution's row, then its run; attempt and lease only ever
+under the execution's lock. A worker's transitions compare the four fields of the run and
+its own `lease_epoch`; leases live on the database's clock. Contract 4.6, 4.14.
+"""
+
+import json
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from django_ray import conf
+from django_ray.identity import RunIdentity
+from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
+from django_ray.models.progress import WorkflowRun
+from django_ray.protocol import plan
+from django_ray.protocol import summary as summaries
+from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
+from django_ray.tasks import envelope
+from django_ray.tasks.outcome import Failed
+
+ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
+"""The states in which a run owns its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An execution under a worker's lease: who may end it, and of which run."""
+
+    identity: RunIdentity
+    owner: str
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The transition is committed; the row is as it left it."""
+
+    execution: RayTaskExecution
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The row is another run's or another worker's, or ended: nothing changed."""
+
+
+def claim(
+    *,
+    owner: str,
+    backends: Collection[str],
+    queues: Collection[str],
+    lease: timedelta,
+    now: datetime,
+) -> Held | None:
+    """Claim the first execution that is ready, by priority, then age; None if none is.
+
+    Attempt and generation rise by one, the run is a new one, the plan is pinned; the
+    lease is taken with a raised epoch. Workers pass over what another is claiming.
+    """
+    with transaction.atomic():
+        execution = (
+            RayTaskExecution.objects.select_for_update(skip_locked=True)
+            .filter(
+                Q(run_after__isnull=True) | Q(run_after__lte=now),
+                state=ExecutionState.QUEUED,
+                queue_name__in=queues,
+                backend__in=backends,
+            )
+            .order_by(F("priority").desc(), "enqueued_at", "id")
+            .first()
+        )
+        if execution is None:
+            return None
+        execution.state = ExecutionState.CLAIMED
+        execution.attempt_number += 1
+        execution.execution_generation += 1
+        execution.run_id = uuid.uuid4()
+        execution.claimed_at = now
+        _pin(execution)
+        execution.save(
+            update_fields=[
+                *("state", "attempt_number", "execution_generation", "run_id"),
+                *("claimed_at", "plan", "plan_fingerprint"),
+            ]
+        )
+        TaskAttempt.objects.create(
+            execution=execution,
+            attempt_number=execution.attempt_number,
+            execution_generation=execution.execution_generation,
+            run_id=execution.run_id,
+            worker=owner,
+            state=ExecutionState.CLAIMED,
+            claimed_at=now,
+        )
+        epoch = _take_lease(execution, owner, lease)
+        return Held(identity_of(execution), owner, epoch)
+
+
+def unwatched(owner: str, watched: Collection[int]) -> list[Held]:
+    """Return what `owner` holds a lease of and does not know: a claim it never saw."""
+    leases = (
+        ExecutionLease.objects.select_related("execution")
+        .filter(owner=owner, execution__state__in=ACTIVE)
+        .exclude(execution_id__in=watched)
+    )
+    return [
+        Held(identity_of(lease.execution), owner, lease.lease_epoch) for lease in leases
+    ]
+
+
+def renew(held: Held, lease: timedelta) -> bool:
+    """Prolong a lease from the database's now; False when it is another's."""
+    renewed = ExecutionLease.objects.filter(
+        execution_id=held.identity.task_execution_pk,
+        owner=held.owner,
+        lease_epoch=held.lease_epoch,
+    ).update(expires_at=Now() + lease)
+    return renewed == 1
+
+
+def start(identity: RunIdentity, *, now: datetime, again: bool) -> Recorded | Stale:
+    """Let the outer task of exactly this run begin: CLAIMED becomes RUNNING.
+
+    `again` accepts RUNNING too, for the one outer task whose first call got no answer.
+    """
+    states = [ExecutionState.CLAIMED, *([ExecutionState.RUNNING] if again else [])]
+    with transaction.atomic():
+        execution = _lock(identity, states)
+        if execution is None:
+            return Stale()
+        execution.state = ExecutionState.RUNNING
+        execution.started_at = execution.started_at or now
+        execution.save(update_fields=["state", "started_at"])
+        _attempt(execution).update(state=ExecutionState.RUNNING, started_at=now)
+        return Recorded(execution)
+
+
+def succeed(held: Held, result: bytes, *, now: datetime) -> Recorded | Stale:
+    """Record a run's success with its result, as JSON."""
+    with transaction.atomic():
+        execution = _hold(held)
+        if execution is None:
+            return Stale()
+        execution.result = json.loads(result)
+        _finish(execution, held, WorkflowState.SUCCEEDED, None, "", now)
+        return Recorded(execution)
+
+
+def fail(
+    held: Held, state: WorkflowState, error: Failed, *, reason: str, now: datetime
+) -> Recorded | Stale:
+    """Record an end without result, with the attempt's error; `reason` is a fixed word."""
+    with transaction.atomic():
+        execution = _hold(held)
+        if execution is None:
+            return Stale()
+        _finish(execution, held, state, error, reason, now)
+        return Recorded(execution)
+
+
+def identity_of(execution: RayTaskExecution) -> RunIdentity:
+    """Return the run that owns the row."""
+    return RunIdentity(
+        task_execution_pk=execution.pk,
+        attempt_number=execution.attempt_number,
+        execution_generation=execution.execution_generation,
+        run_id=str(execution.run_id),
+    )
+
+
+def _pin(execution: RayTaskExecution) -> None:
+    if execution.plan is not None:
+        return
+    options = conf.parse_options(execution.options)
+    pinned = plan.make(
+        execution.task_path,
+        policy=options.policy,
+        strategy=options.strategy,
+        limits_profile=options.profile.name,
+    )
+    execution.plan = msgspec.to_builtins(pinned)
+    execution.plan_fingerprint = plan.fingerprint(pinned)
+
+
+def _take_lease(execution: RayTaskExecution, owner: str, lease: timedelta) -> int:
+    held = ExecutionLease.objects.filter(execution=execution)
+    until = Now() + lease
+    if held.update(owner=owner, lease_epoch=F("lease_epoch") + 1, expires_at=until):
+        return held.values_list("lease_epoch", flat=True).get()
+    ExecutionLease.objects.create(
+        execution=execution, owner=owner, lease_epoch=1, expires_at=until
+    )
+    return 1
+
+
+def _lock(
+    identity: RunIdentity, states: Sequence[ExecutionState]
+) -> RayTaskExecution | None:
+    return (
+        RayTaskExecution.objects.select_for_update()
+        .filter(
+            pk=identity.task_execution_pk,
+            attempt_number=identity.attempt_number,
+            execution_generation=identity.execution_generation,
+            run_id=identity.run_id,
+            state__in=states,
+        )
+        .first()
+    )
+
+
+def _hold(held: Held) -> RayTaskExecution | None:
+    # The epoch is only ever raised under the lock taken first, so it cannot move after.
+    execution = _lock(held.identity, ACTIVE)
+    owned = ExecutionLease.objects.filter(
+        execution_id=held.identity.task_execution_pk,
+        owner=held.owner,
+        lease_epoch=held.lease_epoch,
+    )
+    return execution if execution is not None and owned.exists() else None
+
+
+def _finish(
+    execution: RayTaskExecution,
+    held: Held,
+    state: WorkflowState,
+    error: Failed | None,
+    reason: str,
+    now: datetime,
+) -> None:
+    stored = execution.progress_summary
+    closed = envelope.close(
+        None if stored is None else bytes(stored),
+        held.identity,
+        options=conf.parse_options(execution.options),
+        plan_fingerprint=execution.plan_fingerprint,
+        started_at=execution.started_at,
+        outcome=state,
+        reason=reason,
+        now=now,
+    )
+    body = summaries.encode(closed)
+    execution.state = ExecutionState(state)
+    execution.finished_at = now
+    execution.progress_summary = body
+    execution.save(update_fields=["state", "finished_at", "progress_summary", "result"])
+    _stamp(held.identity, closed)
+    _attempt(execution).update(
+        state=ExecutionState(state),
+        finished_at=now,
+        error_class="" if error is None else error.error_class,
+        error_text="" if error is None else error.error_text,
+        terminal_summary=body,
+    )
+    ExecutionLease.objects.filter(execution=execution).delete()
+
+
+def _stamp(identity: RunIdentity, closed: summaries.Summary) -> None:
+    """Give the run's row the revision and the expiry its summary says."""
+    assert closed.expires_at_ms is not None
+    WorkflowRun.objects.filter(run_id=identity.run_id).update(
+        summary_revision=closed.revision,
+        expires_at=datetime.fromtimestamp(closed.expires_at_ms / 1_000, UTC),
+    )
+
+
+def _attempt(execution: RayTaskExecution) -> QuerySet[TaskAttempt]:
+    return TaskAttempt.objects.filter(
+        execution=execution, attempt_number=execution.attempt_number
+    )

@@ -1,0 +1,238 @@
+"""Claims executions, starts their hosts, watches them, and records how they end.
+
+The loop holds no truth of its own: what it watches is under a lease in PostgreSQL, and a
+host keeps its outcome until the row has it. So a step that PostgreSQL interrupted is done
+again by the next one. Architecture 2, contract 4.14.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from django.db import connection
+from django.db.utils import InterfaceError, OperationalError
+from django.tasks import task_backends
+from django.tasks.exceptions import InvalidTask
+from django.tasks.signals import task_finished
+
+from actors.names import Ended, HostOutcome, Lost, Running
+from django_ray.errors import DjangoRayError, ProtocolError
+from django_ray.identity import RunIdentity
+from django_ray.models.executions import RayTaskExecution
+from django_ray.protocol.redaction import Redactor
+from django_ray.protocol.vocabulary import WorkflowState
+from django_ray.tasks import backend, outcome, transitions
+from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
+from django_ray.tasks.transitions import Held, Recorded, Stale
+
+START_PAUSE = timedelta(seconds=5)
+"""How long nothing is claimed after a host did not start: the rest of a queue waits for
+the cluster instead of failing with it."""
+
+ANSWER_S = 0.5
+"""How long a step waits for one host."""
+
+logger = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """One run's host."""
+
+    def outcome(self, timeout_s: float) -> HostOutcome:
+        """Say how the run is, Running when there is no answer in time."""
+
+
+class Fleet(Protocol):
+    """Where hosts run."""
+
+    def start(self, identity: RunIdentity) -> Host:
+        """Start a run's host, or return the one that is there; raise when it cannot be."""
+
+    def release(self, identity: RunIdentity) -> None:
+        """End what is left of a run whose row has recorded its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What one worker serves, and how."""
+
+    owner: str
+    backends: Collection[str]
+    queues: Collection[str]
+    concurrency: int
+    lease: timedelta
+    redact: tuple[str, ...]
+
+
+class Worker:
+    """One worker process; `step` is what its loop does."""
+
+    def __init__(
+        self, terms: Terms, fleet: Fleet, clock: Callable[[], datetime]
+    ) -> None:
+        self._terms = terms
+        self._fleet = fleet
+        self._clock = clock
+        self._redactor = Redactor(terms.redact)
+        self._watched: dict[int, tuple[Held, Host]] = {}
+        self._renewed = self._paused_until = clock()
+        self._is_unsure = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Claim that no run is being watched."""
+        return not self._watched
+
+    def run(
+        self,
+        stopping: Callable[[], bool],
+        wait: Callable[[float], object],
+        *,
+        poll_s: float,
+        idle_s: float,
+    ) -> None:
+        """Work until it is `stopping`, then until what is under way has ended."""
+        while not (stopping() and self.is_idle):
+            if not self.step(claiming=not stopping()):
+                wait(idle_s if self.is_idle else poll_s)
+
+    def step(self, *, claiming: bool) -> bool:
+        """Renew, record, claim; say whether anything moved.
+
+        PostgreSQL being away is not an end: what is watched stays watched.
+        """
+        try:
+            return self._advance(claiming)
+        except (OperationalError, InterfaceError) as exc:
+            if not self._is_unsure:
+                logger.warning("PostgreSQL is away (%s); trying again.", type(exc))
+            self._is_unsure = True
+            connection.close()
+            return False
+
+    def _advance(self, claiming: bool) -> bool:
+        now = self._clock()
+        if self._is_unsure:
+            self._recover()
+        if now - self._renewed >= self._terms.lease / 3:
+            self._renew()
+            self._renewed = now
+        moved = self._collect()
+        if claiming and now >= self._paused_until:
+            moved = self._claim() or moved
+        return moved
+
+    def _recover(self) -> None:
+        """Start what a claim took whose answer was lost with the connection."""
+        for held in transitions.unwatched(self._terms.owner, self._watched):
+            self._start(held)
+        self._is_unsure = False
+
+    def _renew(self) -> None:
+        for pk, (held, _) in list(self._watched.items()):
+            if not transitions.renew(held, self._terms.lease):
+                logger.warning("The lease of execution %s is another's now.", pk)
+                del self._watched[pk]
+
+    def _claim(self) -> bool:
+        if len(self._watched) >= self._terms.concurrency:
+            return False
+        held = transitions.claim(
+            owner=self._terms.owner,
+            backends=self._terms.backends,
+            queues=self._terms.queues,
+            lease=self._terms.lease,
+            now=self._clock(),
+        )
+        if held is not None:
+            self._start(held)
+        return held is not None
+
+    def _start(self, held: Held) -> None:
+        try:
+            host = self._fleet.start(held.identity)
+        except Exception as exc:
+            # Whatever the cluster raises is this one execution's end, not the worker's.
+            logger.exception("A host could not be started.")
+            self._paused_until = self._clock() + START_PAUSE
+            error = DjangoRayError("The run's host could not be started.")
+            error.__cause__ = exc
+            self._fail(
+                held, outcome.of_error(error, self._redactor), "host_not_started"
+            )
+        else:
+            self._watched[held.identity.task_execution_pk] = (held, host)
+
+    def _collect(self) -> bool:
+        moved = False
+        for pk, (held, host) in list(self._watched.items()):
+            match host.outcome(ANSWER_S):
+                case Running():
+                    continue
+                case Ended(envelope):
+                    self._record(held, envelope)
+                case Lost(reason):
+                    self._fail(held, outcome.lost(reason), "host_lost")
+            del self._watched[pk]
+            moved = True
+        return moved
+
+    def _record(self, held: Held, envelope: bytes) -> None:
+        try:
+            said = outcome.decode(envelope)
+        except ProtocolError as exc:
+            self._fail(held, outcome.of_fault(exc), "malformed_outcome")
+            return
+        match said:
+            case Succeeded(result=result):
+                recorded = transitions.succeed(held, result, now=self._clock())
+                self._ended(held, recorded)
+            case Failed():
+                self._fail(held, said, "error")
+            case Cancelled():
+                self._fail(held, outcome.lost("cancelled"), "cancelled")
+            case Refused():
+                self._fail(held, outcome.lost("refused"), "refused")
+
+    def _fail(self, held: Held, error: Failed, reason: str) -> None:
+        state = STATES.get(reason, WorkflowState.FAILED)
+        recorded = transitions.fail(
+            held, state, error, reason=reason, now=self._clock()
+        )
+        self._ended(held, recorded)
+
+    def _ended(self, held: Held, recorded: Recorded | Stale) -> None:
+        """Tell Django, and let go of the run's processes: the row has its outcome."""
+        if isinstance(recorded, Recorded):
+            announce(recorded.execution)
+        try:
+            self._fleet.release(held.identity)
+        except Exception:
+            # The reconciler ends what is left.
+            logger.warning("A run's actors could not be ended.", exc_info=True)
+
+
+STATES = {
+    "host_lost": WorkflowState.LOST,
+    "cancelled": WorkflowState.CANCELLED,
+}
+"""The ends that are not FAILED, by the reason the summary names."""
+
+
+def announce(execution: RayTaskExecution) -> None:
+    """Send Django's `task_finished`; a receiver's fault stays its own."""
+    try:
+        result = backend.result_of(execution)
+    except InvalidTask:
+        logger.warning("No signal for %s: its task is gone.", execution.task_path)
+        return
+    sender = type(task_backends[execution.backend])
+    task_finished.send_robust(sender, task_result=result)
+
+
+def payload_of(identity: RunIdentity) -> bytes:
+    """Encode what the outer task is told: whose it is; the rest is in the row."""
+    return msgspec.msgpack.encode(identity)

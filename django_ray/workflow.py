@@ -1,0 +1,153 @@
+"""What a task author calls: run a graph, fan out over items, report progress.
+
+    counts = fan_out(measure, paths, max_in_flight=64, refs=True)
+    return run(summarize.bind(*counts))
+
+Inside a Django task that Ray runs, each task becomes a node that readers see. Anywhere else
+the same work is done and nobody watches: outside of a run, and inside a leaf, which is a
+remote function that a run has started. Nothing here loads Ray or Django on import.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from django_ray.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from actors.coordinator import Coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What `fan_out(…, errors="yield")` yields in the place of an item that failed.
+
+    `index` is the item's place among the items, from 0. `message` is the error's class and
+    text, without secrets, at most 2 KiB and a few characters.
+    """
+
+    index: int
+    message: str
+
+
+def run(
+    dag: object,
+    *inputs: object,
+    max_in_flight: int | None = None,
+    group: str | Callable[[str], str] | None = None,
+    prefix: bool = True,
+) -> Any:  # noqa: ANN401 (it is what the author's own function returns)
+    """Run a Ray DAG of remote functions and return the value of its root.
+
+    `dag` is what `.bind()` made; `inputs` are what an InputNode in it stands for. The root
+    gives its value: a list of values for `num_returns` above 1 and for a MultiOutputNode,
+    a tuple of ObjectRefs for a streaming generator. Arguments may hold nodes, and
+    ObjectRefs of this run's `fan_out`, at the top level and in lists, tuples and dicts:
+    each becomes an edge. Ray passes the value of one at the top level, and the ObjectRef
+    of one inside a container.
+
+    At most `max_in_flight` tasks are submitted and not ended, by default four for each CPU
+    of the cluster. A task is submitted when everything it depends on has succeeded. When
+    one fails, all that does not depend on it runs to its end, the rest is skipped, and the
+    first failure in the graph's order is raised as Ray raises it.
+
+    A node's id is `<call>.<name>` with a name given by `.options(name=…)`, which then must
+    be unique in the graph and within 256 bytes, else `<call>.<path>#<n>`; `<call>` counts
+    the calls of this module in the run. `prefix=False` leaves `<call>.` out, for graphs
+    that bring their own ids: those must be unique in the run. `group` names the stage of
+    the nodes, or finds it from each node's name; by default it is the function's path.
+
+    Raises GraphRefused, before anything of the graph is submitted, for a cycle, a malformed
+    or repeated id, an actor or a collective node, and a dependent of a streaming generator.
+    """
+    from actors import walk
+
+    return walk.run(
+        _coordinator(),
+        dag,
+        inputs,
+        max_in_flight=max_in_flight,
+        group=group,
+        prefix=prefix,
+    )
+
+
+def fan_out(
+    fn: object,
+    items: Iterable[object],
+    *,
+    max_in_flight: int | None = None,
+    key: Callable[[Any], str | int] | None = None,
+    group: str | None = None,
+    refs: bool = False,
+    errors: Literal["raise", "yield"] = "raise",
+) -> Iterator[Any]:
+    """Run a remote function once for each item, and yield the results in their order.
+
+    Lazy: `items` may be endless, each is taken when there is room for its task, and nothing
+    happens before the first result is asked for. At most `max_in_flight` tasks are
+    submitted and not ended, by default four for each CPU of the cluster, and at most four
+    times as many results (64 at least) wait to be consumed. `fn` is what `@ray.remote` or
+    its `.options(…)` made; it is called with the item alone.
+
+    With `refs=True` an ObjectRef is yielded, when its item has succeeded, and the value
+    stays where it is; given to a later `run` or `fan_out` it makes an edge. A function of
+    several returns gives a list, a streaming generator the tuple of its ObjectRefs.
+
+    A failure is raised in its item's place, and what is in flight is cancelled; with
+    `errors="yield"` a Failure is yielded there and the rest goes on. What iterating
+    `items` raises is raised after the results of the items before it. Closing the iterator
+    early, by `close()` or by letting go of it, cancels what is in flight: running Python
+    code sees a KeyboardInterrupt, and a process that ignores it for 2 seconds is ended.
+
+    A node's id is `<call>.<group>[<key or index>]`. `key(item)` gives text or an integer,
+    unique in the call; `group` names the stage, by default the function's path. An id over
+    256 bytes, with control characters or unpaired surrogates, or taken already, is the
+    item's failure: GraphRefused.
+    """
+    from actors import fan
+
+    if errors not in ("raise", "yield"):
+        raise ConfigurationError("errors is neither 'raise' nor 'yield'.")
+    return fan.fan_out(
+        _coordinator(),
+        fn,
+        items,
+        max_in_flight=max_in_flight,
+        key=key,
+        group=group,
+        refs=refs,
+        fail=Failure if errors == "yield" else None,
+    )
+
+
+def report(
+    current: float | None = None,
+    total: float | None = None,
+    *,
+    message: str | None = None,
+    metrics: Mapping[str, bool | int | float | str] | None = None,
+) -> None:
+    """Say how far this leaf is; it costs microseconds, and the latest report counts.
+
+    `current` and `total` are finite, not negative, and in order. `message` is text, cut to
+    2 KiB with a marker. `metrics` holds at most 32 plain values: keys of 64 bytes, text of
+    256, 4 KiB in all. Secrets are taken out of both before they leave the process.
+
+    Never raises. What breaks a bound is not reported: the reason stands once in the log
+    and among the run's events. Outside of a leaf, and in a helper thread of one, it does
+    nothing.
+    """
+    # A process that has not loaded the leaves' module has no leaf.
+    leaves = sys.modules.get("actors.leaf")
+    leaf = None if leaves is None else leaves.current()
+    if leaf is not None:
+        leaf.report(current, total, message, metrics)
+
+
+def _coordinator() -> "Coordinator":
+    """Return the run of this process, or one that only checks and executes."""
+    from actors import coordinator
+
+    return coordinator.current() or coordinator.unobserved()

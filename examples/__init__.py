@@ -1,0 +1,1 @@
+"""Projects that show the product at work."""

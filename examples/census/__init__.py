@@ -1,0 +1,1 @@
+"""A census of the Python source files installed on this machine, as one Django task."""

@@ -1,0 +1,629 @@
+"""A producer loses nothing, bothers nobody, and keeps its window."""
+
+import threading
+import time
+
+import pytest
+
+from actors.producer import WORKER_SLOTS, Producer
+from django_ray.protocol import frames
+from django_ray.protocol.frames import ProducerKind, State, Status
+from django_ray.protocol.limits import V1
+from django_ray.protocol.vocabulary import NodeState
+from tests.fakes import RUN_ID, FakeClock, FakeCollector, FakeHandle
+
+
+class Bench:
+    """A producer, its clock, and a collector that does as told."""
+
+    def __init__(self, kind=ProducerKind.coordinator, resync=tuple, limits=V1):
+        self.clock = FakeClock()
+        self.collector = FakeCollector()
+        self.handle = FakeHandle(self.collector.ingest)
+        self.producer = Producer(
+            run_id=RUN_ID,
+            generation=1,
+            kind=kind,
+            producer=b"p" * 16,
+            handle=self.handle,
+            limits=limits,
+            clock=self.clock,
+            resync=resync,
+        )
+
+    def step(self, milliseconds=0):
+        self.producer.step(self.clock.advance(milliseconds))
+
+    def turn(self, times=1, milliseconds=50):
+        for _ in range(times):
+            self.step(milliseconds)
+
+    def settle(self, turns=40, milliseconds=50):
+        for _ in range(turns):
+            self.step(milliseconds)
+            self.collector.commit()
+            if self.producer.settle(0):
+                return True
+        return False
+
+    def frames(self, *, empty=False):
+        return [frame for frame in self.collector.frames if frame.records or empty]
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+@pytest.fixture
+def worker():
+    return Bench(ProducerKind.worker)
+
+
+def node(ordinal):
+    return frames.Node(ordinal, f"1.n[{ordinal}]", "n", "n")
+
+
+def state(ordinal, state=NodeState.SUBMITTED, try_=1, invocation=0, error=None):
+    return State(ordinal, invocation, try_, state, 1_000, error=error)
+
+
+def failed(ordinal, try_=1):
+    error = frames.Failure("ValueError", f"try {try_}")
+    return state(ordinal, NodeState.FAILED, try_, error=error)
+
+
+def report(target, sequence=1, message=None):
+    return frames.Progress(target, 0, 1, sequence, 1_000, message=message)
+
+
+def test_what_is_reported_arrives_in_order_and_is_dropped_once_committed(bench):
+    bench.producer.declare(1, 2)
+    bench.producer.node(node(0))
+    bench.producer.task(0, b"t")
+    bench.producer.state(state(0))
+    bench.turn(2)
+    assert bench.collector.applied == [
+        frames.Declare(1, 2),
+        node(0),
+        frames.Task(0, b"t"),
+        state(0),
+    ]
+    assert bench.producer.backlog == 4
+    bench.collector.commit()
+    bench.turn(3)
+    assert bench.producer.backlog == 0
+
+
+def test_a_coordinator_greets_at_once_and_then_says_every_five_seconds_it_lives(bench):
+    bench.step()
+    bench.turn(99)
+    assert len(bench.frames(empty=True)) == 1
+    bench.turn(2)
+    assert len(bench.frames(empty=True)) == 2
+
+
+def test_a_worker_with_nothing_to_say_says_nothing(worker):
+    worker.turn(20, 1_000)
+    assert worker.frames(empty=True) == []
+
+
+def test_only_the_latest_state_of_a_node_is_sent(bench):
+    for each in (NodeState.PENDING, NodeState.RUNNING, NodeState.SUCCEEDED):
+        bench.producer.state(state(0, each))
+    bench.turn(2)
+    assert bench.collector.applied == [state(0, NodeState.SUCCEEDED)]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        state(0, NodeState.RUNNING),
+        state(0, NodeState.FAILED),
+        state(0, NodeState.SUBMITTED, try_=1),
+    ],
+)
+def test_an_end_is_never_replaced_by_an_older_or_equal_state(bench, late):
+    bench.producer.state(state(0, NodeState.SUCCEEDED))
+    bench.producer.state(late)
+    bench.turn(2)
+    assert bench.collector.applied == [state(0, NodeState.SUCCEEDED)]
+    assert bench.producer.tallies["stale"] == 1
+
+
+def test_a_failure_is_sent_although_the_next_try_has_begun(bench):
+    bench.producer.state(failed(0))
+    bench.producer.state(state(0, NodeState.SUBMITTED, try_=2))
+    bench.producer.state(state(0, NodeState.SUCCEEDED, try_=2))
+    bench.turn(2)
+    assert bench.collector.applied == [
+        failed(0),
+        state(0, NodeState.SUCCEEDED, try_=2),
+    ]
+
+
+def test_failures_beside_later_tries_are_bounded_and_what_is_past_it_counted(bench):
+    for try_ in range(1, 1_024 + 3):
+        bench.producer.state(failed(0, try_))
+    assert bench.producer.backlog == 1_025
+    assert bench.producer.dropped == 1
+    assert bench.settle()
+    assert len(bench.collector.applied) == 1_025
+
+
+def test_a_newer_state_after_an_unanswered_one_is_sent_again(bench):
+    bench.producer.state(state(0))
+    bench.handle.mute = True
+    bench.turn()
+    bench.producer.state(state(0, NodeState.SUCCEEDED))
+    bench.turn()
+    bench.handle.mute = False
+    assert bench.settle()
+    assert bench.collector.applied == [state(0), state(0, NodeState.SUCCEEDED)]
+
+
+def test_a_commit_of_an_older_value_keeps_the_newer(bench):
+    bench.producer.state(state(0))
+    bench.turn(2)
+    bench.producer.state(state(0, NodeState.SUCCEEDED))
+    bench.collector.commit()
+    bench.handle.mute = True
+    bench.step()
+    assert bench.producer.backlog == 1
+    bench.handle.mute = False
+    assert bench.settle()
+    assert bench.collector.applied[-1] == state(0, NodeState.SUCCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "window"),
+    [
+        (ProducerKind.coordinator, 2),
+        (ProducerKind.worker, 1),
+        (ProducerKind.owner, 1),
+    ],
+)
+def test_the_window_is_kept_exactly(kind, window):
+    bench = Bench(kind)
+    bench.handle.mute = True
+    for ordinal in range(5_000):
+        bench.producer.node(node(ordinal))
+    bench.turn(20, 1_000)
+    assert bench.handle.most == bench.producer.in_flight == window
+    bench.handle.mute = False
+    assert bench.settle(600, 500)
+    assert bench.handle.most == window
+
+
+def test_a_frame_is_cut_at_1024_records(bench):
+    for ordinal in range(1_025):
+        bench.producer.state(state(ordinal))
+    bench.turn(3)
+    assert [len(frame.records) for frame in bench.frames()] == [1_024, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [(ProducerKind.coordinator, 96 * 1_024), (ProducerKind.worker, 16 * 1_024)],
+)
+def test_a_frame_is_cut_before_its_size(kind, limit):
+    bench = Bench(kind)
+    bench.handle.ingest = lambda frame: bench.collector.ingest(frame)
+    for ordinal in range(200):
+        bench.producer.progress(report(ordinal, message="m" * 2_000))
+    assert bench.settle(200, 500)
+    full = [size for size in bench.handle.sizes if size > 1_000]
+    assert max(full) <= limit
+    assert max(full) > limit - 2_100 - 128
+
+
+def test_one_record_above_the_cut_travels_alone():
+    large = frames.States(0, bytes(V1.frame_cut), bytes(V1.frame_cut))
+    bench = Bench(resync=lambda: (large,))
+    bench.producer.node(node(0))
+    bench.collector.status = Status.RESYNC
+    bench.turn(2)
+    bench.collector.status = None
+    assert bench.settle()
+    assert [each.records for each in bench.frames()[-2:]] == [(large,), (node(0),)]
+
+
+def test_a_coordinator_sends_full_frames_at_once_and_the_rest_by_the_interval(bench):
+    bench.step()
+    bench.step()
+    for ordinal in range(2 * 1_024 + 1):
+        bench.producer.node(node(ordinal))
+    bench.step()
+    assert bench.producer.in_flight == 2
+    bench.step(1)
+    assert len(bench.frames()) == 2
+    bench.turn(2)
+    assert len(bench.frames()) == 3
+
+
+def test_a_worker_keeps_its_interval_however_much_it_holds(worker):
+    worker.collector.interval_ms = 2_000
+    for ordinal in range(1_000):
+        worker.producer.progress(report(ordinal, message="m" * 100))
+    worker.step()
+    worker.turn(1_999 // 10, 10)
+    assert len(worker.frames()) == 1
+    worker.step(10)
+    worker.step()
+    assert len(worker.frames()) == 2
+
+
+def test_the_interval_is_the_one_last_acknowledged(bench):
+    bench.collector.interval_ms = 400
+    bench.producer.node(node(0))
+    bench.step()
+    bench.step()
+    bench.producer.node(node(1))
+    bench.turn(7)
+    assert len(bench.frames()) == 1
+    bench.turn(2)
+    assert len(bench.frames()) == 2
+
+
+def test_a_clock_set_back_delays_nothing(bench):
+    bench.step()
+    bench.step()
+    bench.producer.node(node(0))
+    bench.step(-3_600_000)
+    bench.step()
+    assert bench.collector.applied == [node(0)]
+
+
+def test_an_empty_frame_asks_each_interval_while_something_is_uncommitted(bench):
+    bench.producer.node(node(0))
+    bench.turn(11)
+    assert [len(frame.records) for frame in bench.collector.frames] == [1] + 9 * [0]
+    numbers = [frame.number for frame in bench.collector.frames]
+    assert numbers == list(range(1, 11))
+    bench.collector.commit()
+    bench.turn(5)
+    assert len(bench.collector.frames) == 11
+
+
+def test_a_failed_call_is_tried_again_after_a_growing_pause(bench):
+    bench.handle.away = True
+    bench.producer.node(node(0))
+    bench.turn(4_000, 10)
+    growing = [100, 200, 400, 800, 1_600, 3_200]
+    longest = (40_000 - sum(growing)) // 5_000
+    assert len(bench.handle.sizes) == 1 + len(growing) + longest
+    bench.handle.away = False
+    bench.turn(600, 10)
+    assert bench.collector.applied == [node(0)]
+
+
+def test_a_frame_whose_answer_was_lost_is_said_again_in_a_new_one(bench):
+    bench.handle.deaf = True
+    bench.producer.node(node(0))
+    bench.turn(2)
+    bench.handle.deaf = False
+    assert bench.settle()
+    assert set(bench.collector.applied) == {node(0)}
+    assert bench.producer.tallies["resyncs"] == 0
+
+
+def test_no_commit_is_believed_past_a_frame_that_is_not_answered(bench):
+    """Its RESYNC may be what got lost, and the frame behind it a new beginning."""
+    bench.handle.mute = True
+    for ordinal in range(2_048):
+        bench.producer.node(node(ordinal))
+    bench.step()
+    first = next(iter(bench.handle.calls))
+    bench.handle.mute = False
+    bench.handle.late = first
+    bench.step()
+    bench.collector.commit()
+    bench.producer.node(node(2_048))
+    bench.turn(2)
+    assert bench.producer.backlog == 2_049
+    bench.handle.late = None
+    assert bench.settle()
+
+
+def test_nothing_newer_overtakes_a_frame_that_waits_to_be_repeated(bench):
+    bench.handle.away = True
+    bench.producer.node(node(0))
+    bench.turn(2)
+    bench.producer.node(node(1))
+    bench.turn(2)
+    bench.handle.away = False
+    assert bench.settle()
+    assert bench.collector.applied == [node(0), node(1)]
+
+
+def test_a_handle_that_raises_is_a_failed_call(bench):
+    bench.handle.broken = True
+    bench.producer.node(node(0))
+    bench.turn(3)
+    bench.handle.broken = False
+    bench.handle.mute = True
+    bench.turn(3)
+    bench.handle.broken = True
+    bench.turn(3)
+    bench.handle.mute = bench.handle.broken = False
+    bench.turn(20, 1_000)
+    assert bench.collector.applied == [node(0)]
+
+
+def test_an_answer_that_does_not_parse_is_a_failed_call(bench):
+    bench.handle.ingest = bytes.upper
+    bench.producer.node(node(0))
+    bench.turn(3)
+    assert bench.producer.tallies["failed_calls"] >= 1
+    bench.handle.ingest = bench.collector.ingest
+    assert bench.settle()
+
+
+def test_a_restarted_collector_gets_the_arrays_first_and_all_that_is_uncommitted():
+    arrays = frames.States(0, b"\x01", b"\x00")
+    bench = Bench(resync=lambda: (arrays,))
+    bench.producer.node(node(0))
+    bench.turn(3)
+    bench.collector.commit()
+    bench.turn(3)
+    bench.producer.node(node(1))
+    bench.producer.state(state(1))
+    bench.turn(3)
+    bench.collector.restart()
+    bench.collector.applied.clear()
+    bench.producer.node(node(2))
+    assert bench.settle()
+    assert bench.collector.applied == [arrays, node(1), state(1), node(2)]
+    assert bench.producer.tallies["resyncs"] == 1
+
+
+def test_both_frames_of_a_window_answered_resync_restart_once(bench):
+    bench.handle.mute = True
+    for ordinal in range(2_048):
+        bench.producer.node(node(ordinal))
+    bench.step()
+    assert bench.producer.in_flight == 2
+    bench.handle.mute = False
+    bench.collector.status = Status.RESYNC
+    bench.step()
+    bench.collector.status = None
+    assert bench.settle()
+    assert bench.producer.tallies["resyncs"] == 1
+    assert bench.collector.applied == [node(ordinal) for ordinal in range(2_048)]
+
+
+def test_a_second_resync_does_not_repeat_the_arrays_of_the_first():
+    calls = iter((frames.States(0, b"\x01", b"\x00"), frames.States(0, b"\x02", b"\0")))
+    bench = Bench(resync=lambda: (next(calls),))
+    bench.producer.node(node(0))
+    bench.turn(2)
+    bench.collector.restart()
+    bench.turn(2)
+    bench.collector.restart()
+    bench.collector.applied.clear()
+    assert bench.settle()
+    assert bench.collector.applied == [frames.States(0, b"\x02", b"\0"), node(0)]
+
+
+def test_a_collector_that_always_asks_anew_is_asked_ever_more_slowly(bench):
+    bench.collector.status = Status.RESYNC
+    bench.producer.node(node(0))
+    bench.turn(6_000, 10)
+    assert len(bench.collector.frames) < 30
+
+
+def test_a_resync_that_fails_still_sends_the_latest_values():
+    def broken():
+        raise RuntimeError("bug")
+
+    bench = Bench(resync=broken)
+    bench.producer.node(node(0))
+    bench.turn(2)
+    bench.collector.restart()
+    assert bench.settle()
+    assert bench.collector.applied == [node(0), node(0)]
+
+
+@pytest.mark.parametrize("status", [Status.FENCED, Status.NOT_ADMITTED])
+def test_a_producer_that_is_not_wanted_falls_silent_and_holds_nothing(bench, status):
+    bench.collector.status = status
+    bench.producer.node(node(0))
+    bench.turn(3)
+    sent = len(bench.collector.frames)
+    bench.collector.status = None
+    bench.producer.node(node(1))
+    bench.producer.state(state(1))
+    bench.turn(300)
+    assert bench.producer.silent
+    assert len(bench.collector.frames) == sent
+    assert bench.producer.backlog == 0
+    assert not bench.producer.settle(60)
+
+
+def test_a_refused_record_is_found_and_given_up_and_nothing_else(bench):
+    bad = node(700)
+    bench.collector.refused = bad.__eq__
+    for ordinal in range(2_000):
+        bench.producer.node(node(ordinal))
+    assert bench.settle(400)
+    applied = [record.ordinal for record in bench.collector.applied]
+    assert set(applied) == set(range(2_000)) - {700}
+    assert bench.producer.dropped == 1
+
+
+def test_a_collector_that_refuses_everything_is_left_alone(bench):
+    bench.collector.refused = bool
+    for ordinal in range(100):
+        bench.producer.node(node(ordinal))
+    bench.turn(2_000)
+    assert bench.producer.silent
+    assert len(bench.collector.frames) <= 60
+
+
+def test_progress_of_a_task_not_known_yet_is_sent_again(worker):
+    worker.collector.unknown = (b"task",)
+    worker.producer.progress(report(b"task"))
+    worker.turn(3, 500)
+    worker.collector.unknown = ()
+    worker.collector.commit()
+    sent = len([r for r in worker.collector.applied if r == report(b"task")])
+    assert sent >= 2
+    worker.settle(10, 500)
+    assert worker.producer.backlog == 0
+
+
+def test_a_worker_holds_at_most_1024_values_and_the_newest_of_them(worker):
+    worker.handle.away = True
+    for ordinal in range(WORKER_SLOTS + 5):
+        worker.producer.progress(report(ordinal))
+        worker.producer.progress(report(ordinal, 2))
+    worker.turn(40, 1_000)
+    assert worker.producer.backlog == WORKER_SLOTS
+    assert worker.producer.dropped == 5
+    worker.handle.away = False
+    assert worker.settle(300, 1_000)
+    assert worker.collector.applied[-1] == report(WORKER_SLOTS + 4, 2)
+
+
+def test_of_the_events_not_committed_the_latest_32_are_kept(bench):
+    for number in range(40):
+        bench.producer.event(frames.Event(number, "kind", None, ""))
+    assert bench.producer.backlog == 32
+    assert bench.settle()
+    times = sorted(event.at_ms for event in bench.collector.applied)
+    assert times == list(range(8, 40))
+
+
+def test_running_is_said_only_of_a_leaf_older_than_the_interval(worker):
+    now = worker.clock.now_ms
+    worker.producer.running(1, 1, now, "host")
+    worker.step(499)
+    assert worker.frames(empty=True) == []
+    worker.step(1)
+    worker.step(1)
+    running = State(1, 0, 1, NodeState.RUNNING, now, now, "host")
+    assert worker.collector.applied == [running]
+    worker.turn(3, 500)
+    assert worker.collector.applied == [running]
+
+
+def test_a_leaf_that_ends_within_the_interval_costs_no_call(worker):
+    for ordinal in range(100):
+        worker.producer.running(ordinal, 1, worker.clock.now_ms)
+        worker.step(10)
+        worker.producer.ended(ordinal)
+    worker.turn(10, 500)
+    assert worker.frames(empty=True) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (frames.Node(0, "\ud800", "", ""), "malformed"),
+        (frames.Node(2**70, "", "", ""), "malformed"),
+        (frames.Node(0, "n" * V1.frame, "", ""), "oversized"),
+    ],
+)
+def test_what_cannot_be_sent_is_counted_and_raises_nothing(bench, record, reason):
+    bench.producer.node(record)
+    assert bench.producer.tallies[reason] == 1
+    bench.producer.node(node(0))
+    assert bench.settle()
+    assert bench.collector.applied == [node(0)]
+
+
+def test_the_end_goes_at_once(bench):
+    bench.collector.interval_ms = 30_000
+    bench.producer.node(node(0))
+    bench.step()
+    bench.step()
+    bench.producer.end(frames.End("SUCCEEDED", 1_000))
+    bench.step(1)
+    bench.step(1)
+    assert bench.collector.applied[-1] == frames.End("SUCCEEDED", 1_000)
+
+
+def test_settle_says_no_when_the_time_is_over(bench):
+    bench.producer.node(node(0))
+    bench.turn(3)
+    assert not bench.producer.settle(0.01)
+
+
+def test_a_report_costs_at_most_50_microseconds(bench):
+    bench.producer.start()
+    began = time.perf_counter()
+    for ordinal in range(20_000):
+        bench.producer.state(state(ordinal))
+    spent = time.perf_counter() - began
+    bench.producer.stop()
+    assert spent / 20_000 <= 50e-6
+
+
+def test_what_many_threads_report_is_all_committed_by_the_thread():
+    bench = Bench()
+    bench.collector.interval_ms = 10
+    producer = Producer(
+        run_id=RUN_ID,
+        generation=1,
+        kind=ProducerKind.coordinator,
+        producer=b"p" * 16,
+        handle=bench.handle,
+        limits=V1,
+        clock=lambda: time.monotonic_ns() // 1_000_000,
+    )
+    answer = bench.collector.ingest
+
+    def ingest(frame):
+        answered = answer(frame)
+        bench.collector.commit()
+        return answered
+
+    bench.handle.ingest = ingest
+
+    def work(first):
+        for ordinal in range(first, first + 1_000):
+            producer.state(state(ordinal, NodeState.RUNNING))
+            producer.state(state(ordinal, NodeState.SUCCEEDED))
+
+    producer.start()
+    threads = [
+        threading.Thread(target=work, args=(base,)) for base in range(0, 8_000, 1_000)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert producer.settle(10)
+    assert producer.backlog == 0
+    producer.stop()
+    latest = {record.ordinal: record.state for record in bench.collector.applied}
+    assert latest == dict.fromkeys(range(8_000), NodeState.SUCCEEDED)
+    assert bench.handle.most <= 2
+
+
+@pytest.mark.parametrize("trouble", ["mute", "away"])
+def test_stop_never_hangs_on_a_dead_collector(bench, trouble):
+    setattr(bench.handle, trouble, True)
+    bench.producer.start()
+    bench.producer.node(node(0))
+    began = time.monotonic()
+    bench.producer.stop()
+    assert time.monotonic() - began < 2
+
+
+def test_a_million_committed_entries_are_dropped_in_linear_time(bench):
+    """Ten times the entries cost about ten times the time, not a hundred."""
+
+    def spend(count):
+        local = Bench()
+        for ordinal in range(count):
+            local.producer.node(node(ordinal))
+        while len(local.collector.applied) < count:
+            local.step(50)
+        local.collector.commit()
+        began = time.perf_counter()
+        assert local.settle()
+        return time.perf_counter() - began
+
+    small, large = spend(2_000), spend(20_000)
+    assert large < 40 * small + 0.05

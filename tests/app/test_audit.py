@@ -1,0 +1,293 @@
+"""The audit: clean after publications, and every disagreement by its name."""
+
+import dataclasses
+import uuid
+
+import msgspec
+import psycopg
+import pytest
+from django.db import connection
+
+from django_ray.maintenance.audit import Finding, audit
+from django_ray.progress.delta import Publication
+from django_ray.protocol import canonical, records, summary
+from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
+from django_ray.storage.stage import stage
+from tests.storage import helpers
+from tests.storage.helpers import Book
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def conn(db):
+    """A connection that really commits, as the collector's; then nothing is left."""
+    with psycopg.connect(helpers.dsn(), autocommit=True) as opened:
+        yield opened
+        opened.execute("DELETE FROM django_ray_execution")
+
+
+@pytest.fixture
+def book(conn):
+    return Book.loaded(conn, 300)
+
+
+def codes(book):
+    return {finding.code for finding in audit(book.identity.run_id).findings}
+
+
+def test_a_published_run_is_clean_and_counted(conn, book):
+    book.commit(conn, book.publication({7: "RUNNING"}, message="hello", events=b"[]"))
+    found = audit(book.identity.run_id)
+    size = conn.execute("SELECT detail_bytes FROM django_ray_run").fetchone()[0]
+    assert found.findings == ()
+    assert found.is_clean
+    assert (found.nodes, found.edges, found.rows, found.bytes) == (300, 299, 300, size)
+
+
+def test_a_run_that_has_begun_and_published_nothing_is_clean(conn):
+    assert codes(Book.open(conn)) == set()
+
+
+def test_a_pending_candidate_is_clean(conn, book):
+    stage(conn, *book.args, helpers.candidate(2, 301))
+    assert codes(book) == set()
+
+
+def test_an_unknown_run_is_missing():
+    found = audit(str(uuid.uuid4()))
+    assert found.findings == (Finding("run_missing"),)
+    assert not found.is_clean
+
+
+ROW = "UPDATE django_ray_node_detail SET {} WHERE ordinal = 3"
+PAGE = "UPDATE django_ray_page SET {} WHERE item_count = 44"
+DAMAGES = {
+    "row gone": (
+        "DELETE FROM django_ray_node_detail WHERE ordinal = 3",
+        {"rows_missing", "total_rows", "total_bytes", "summary_retained"},
+    ),
+    "row key": (ROW.format("node_key = sha256('other')"), {"row_key"}),
+    "row id": (ROW.format("node_id = 'other'"), {"row_key", "row_without_node"}),
+    "row ordinal": (
+        "UPDATE django_ray_node_detail SET ordinal = 300 WHERE ordinal = 3",
+        {"row_without_node"},
+    ),
+    "row state": (ROW.format("state = 2"), {"row_state"}),
+    "row record": (ROW.format("record = '{'"), {"row_record", "total_bytes"}),
+    "row revision": (ROW.format("detail_revision = 2"), {"row_revision"}),
+    "row revision none": (ROW.format("detail_revision = 0"), {"row_revision"}),
+    "total rows": ("UPDATE django_ray_run SET detail_rows = 299", {"total_rows"}),
+    "total bytes": ("UPDATE django_ray_run SET detail_bytes = 1", {"total_bytes"}),
+    "page gone": (
+        "DELETE FROM django_ray_page WHERE item_count = 44",
+        {"topology_missing", "row_without_node"},
+    ),
+    "page body": (
+        PAGE.format("body = set_byte(body, 40, get_byte(body, 40) # 1)"),
+        {"topology_corrupt", "row_without_node"},
+    ),
+    "page size": (
+        PAGE.format("decoded_size = decoded_size + 1"),
+        {"topology_corrupt", "page_decoded_size"},
+    ),
+    "page items": (PAGE.format("item_count = 45"), {"topology_corrupt"}),
+    "page orphan": (
+        "INSERT INTO django_ray_page (run_id, digest, kind, item_count, encoding,"
+        " encoded_size, decoded_size, body, created_at) SELECT id, sha256('orphan'),"
+        " 'nodes', 1, 'identity', 1, 1, 'x', now() FROM django_ray_run",
+        {"pages_orphaned"},
+    ),
+    "manifest gone": (
+        "DELETE FROM django_ray_manifest",
+        {
+            *("manifest_missing", "pages_orphaned", "row_without_node"),
+            *("summary_pointers", "summary_retained"),
+        },
+    ),
+    "manifest digest": (
+        "UPDATE django_ray_manifest SET digest = sha256('other')",
+        {"topology_corrupt", "row_without_node"},
+    ),
+    "manifest nodes": (
+        "UPDATE django_ray_manifest SET node_count = 301",
+        {"topology_corrupt", "row_without_node"},
+    ),
+    "manifest edges": (
+        "UPDATE django_ray_manifest SET edge_count = 300",
+        {"topology_corrupt", "row_without_node", "summary_retained"},
+    ),
+    "manifest order": (
+        "UPDATE django_ray_manifest SET page_digests ="
+        " substring(page_digests FROM 33 FOR 32) || substring(page_digests FOR 32)"
+        " || substring(page_digests FROM 65)",
+        {"topology_corrupt", "row_without_node"},
+    ),
+    "manifest superseded": (
+        "INSERT INTO django_ray_manifest (run_id, topology_version, published,"
+        " node_count, edge_count, page_count, encoded_bytes, decoded_bytes,"
+        " page_digests, digest, created_at) SELECT run_id, 2, true, node_count,"
+        " edge_count, page_count, encoded_bytes, decoded_bytes, page_digests, digest,"
+        " now() FROM django_ray_manifest",
+        {"manifest_superseded"},
+    ),
+    "candidate version": (
+        "UPDATE django_ray_manifest SET published = false",
+        {
+            *("candidate_version", "manifest_missing", "row_without_node"),
+            *("summary_pointers", "summary_retained"),
+        },
+    ),
+    "events": ("UPDATE django_ray_run SET events = '{'", {"events"}),
+    "summary gone": (
+        "UPDATE django_ray_execution SET progress_summary = NULL",
+        {"summary_missing"},
+    ),
+    "summary bytes": (
+        "UPDATE django_ray_execution SET progress_summary = '{'",
+        {"summary_corrupt"},
+    ),
+    "run revision": (
+        "UPDATE django_ray_run SET summary_revision = 2",
+        {"summary_revision"},
+    ),
+    "run revision behind": (
+        "UPDATE django_ray_run SET summary_revision = 0",
+        {"summary_revision"},
+    ),
+    "detail revision": (
+        "UPDATE django_ray_run SET detail_revision = 2",
+        {"summary_pointers"},
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_disagreement_is_found_by_its_name(conn, book, damage):
+    query, expected = DAMAGES[damage]
+    conn.execute(query)
+    assert codes(book) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([1_024] * 32, set()),
+        ([1_025], {"events"}),
+        ([100] * 33, {"events"}),
+    ],
+    ids=["at the caps", "one too large", "one too many"],
+)
+def test_events_are_within_their_caps(conn, book, events, found):
+    empty = len(records.encode(records.EventItem(at_ms=1, kind="k", text="")))
+    # The name of an empty text is not written.
+    name = len(records.encode(records.EventItem(at_ms=1, kind="k", text="x"))) - 1
+    assert name > empty
+    items = [
+        records.EventItem(at_ms=1, kind="k", text="x" * (size - name))
+        for size in events
+    ]
+    conn.execute("UPDATE django_ray_run SET events = %s", (canonical.encode(items),))
+    assert codes(book) == found
+
+
+def test_a_finding_says_where(conn, book):
+    conn.execute(ROW.format("state = 2"))
+    assert audit(book.identity.run_id).findings == (Finding("row_state", 3),)
+
+
+def test_a_summary_of_another_run_is_found(conn, book):
+    other = Book.open(conn)
+    first = other.publication()
+    other.commit(conn, first)
+    conn.execute(
+        "UPDATE django_ray_execution SET progress_summary = %s WHERE id = %s",
+        (first.summary, book.identity.task_execution_pk),
+    )
+    assert codes(book) == {"summary_foreign"}
+
+
+def end(book: Book, states, *, derived=False, ahead=0, **counts) -> Publication:
+    """Compose the end of a run whose summary counts what it is told."""
+    publication = book.publication(states)
+    said = summary.decode(publication.summary)
+    ended = msgspec.structs.replace(
+        said,
+        state=WorkflowState.SUCCEEDED,
+        node_counts=summary.NodeCounts(**counts),
+        discovered_nodes=sum(counts.values()),
+        revision=said.revision + ahead,
+        terminal=summary.Terminal(
+            derived=derived, outcome=WorkflowState.SUCCEEDED, reason="reported"
+        ),
+    )
+    return dataclasses.replace(publication, summary=summary.encode(ended))
+
+
+def test_the_seven_counts_of_an_ended_run_equal_the_rows_states(conn):
+    book = Book.loaded(conn, 3)
+    book.commit(conn, end(book, {0: "SUCCEEDED"}, succeeded=1, pending=2))
+    assert codes(book) == set()
+
+
+def test_counts_that_are_not_the_rows_are_found(conn):
+    book = Book.loaded(conn, 3)
+    book.commit(conn, end(book, {0: "SUCCEEDED"}, succeeded=2, pending=1))
+    assert codes(book) == {"summary_counts"}
+
+
+def test_counts_of_incomplete_detail_are_not_compared(conn):
+    book = Book.loaded(conn, 3)
+    publication = end(book, {0: "SUCCEEDED"}, succeeded=3)
+    truncated = summary.Detail(
+        availability=DetailAvailability.TRUNCATED, complete=False, reasons=()
+    )
+    book.commit(conn, helpers.resummarized(publication, detail=truncated))
+    assert codes(book) == set()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "found"), [(0, {"summary_revision"}), (1, set()), (2, set())]
+)
+def test_a_derived_summary_is_ahead_of_the_producers_last(conn, ahead, found):
+    book = Book.loaded(conn, 3)
+    derived = end(book, {}, derived=True, ahead=ahead - 1, succeeded=3)
+    conn.execute(
+        "UPDATE django_ray_execution SET progress_summary = %s", (derived.summary,)
+    )
+    assert codes(book) == found
+
+
+def test_a_retried_run_is_compared_with_its_attempts_summary(conn):
+    book = Book.loaded(conn, 3)
+    conn.execute(
+        "INSERT INTO django_ray_attempt (execution_id, attempt_number,"
+        " execution_generation, run_id, worker, state, claimed_at, error_class,"
+        " error_text, terminal_summary)"
+        " SELECT id, attempt_number, execution_generation, run_id, 'w', 'FAILED',"
+        " now(), '', '', progress_summary FROM django_ray_execution"
+    )
+    conn.execute(
+        "UPDATE django_ray_execution SET run_id = gen_random_uuid(),"
+        " attempt_number = 9, execution_generation = 9, progress_summary = NULL"
+    )
+    assert codes(book) == set()
+    conn.execute("UPDATE django_ray_attempt SET terminal_summary = NULL")
+    assert codes(book) == {"summary_missing"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_audit_of_a_live_run_sees_one_commit(conn, book):
+    queries = []
+
+    def publish(execute, sql, params, many, context):
+        queries.append(sql)
+        if "node_detail" in sql:
+            book.commit(conn, book.publication({1: "RUNNING"}, message="longer"))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(publish):
+        found = audit(book.identity.run_id)
+    assert found.findings == ()
+    assert book.states[1] == "RUNNING"
+    assert "REPEATABLE READ, READ ONLY" in queries[0]

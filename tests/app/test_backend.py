@@ -1,0 +1,184 @@
+"""The Django Tasks backend over its rows."""
+
+import uuid
+
+import pytest
+from django.tasks import TaskResultStatus, default_task_backend
+from django.tasks.exceptions import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultMismatch,
+)
+from django.tasks.signals import task_enqueued
+from django.utils import timezone
+
+from django_ray.errors import LimitExceeded
+from django_ray.models.executions import RayTaskExecution
+from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
+from django_ray.tasks import backend, outcome, transitions
+from tests.app import taskbook
+from tests.app.executions import LATER, NOW, claim, claimed, row, running
+
+pytestmark = pytest.mark.django_db
+
+
+def test_enqueue_makes_one_queued_row_with_its_arguments_and_options():
+    result = taskbook.plain.enqueue(1, "two", three=[3.5, None])
+
+    execution = RayTaskExecution.objects.get()
+    assert result.id == str(execution.public_id)
+    assert result.status is TaskResultStatus.READY
+    assert execution.state == "QUEUED"
+    assert execution.task_path == "tests.app.taskbook.plain"
+    assert execution.arguments == {"args": [1, "two"], "kwargs": {"three": [3.5, None]}}
+    assert execution.options == {
+        "policy": "full",
+        "strategy": "dynamic",
+        "retention_days": 7,
+        "profile": {"name": "v1", "values": {}},
+    }
+    assert (execution.attempt_number, execution.run_id) == (0, None)
+
+
+def test_options_in_force_are_frozen_into_the_row(settings):
+    settings.DJANGO_RAY = {"REPORTING_POLICY": "summary", "RETENTION_DAYS": 0}
+    taskbook.plain.enqueue()
+    settings.DJANGO_RAY = {}
+
+    options = RayTaskExecution.objects.get().options
+    assert (options["policy"], options["retention_days"]) == ("summary", 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (object(), TypeError),
+        ({1, 2}, TypeError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        ("a\x00b", ValueError),
+        ({"key\x00": 1}, ValueError),
+        ("\ud800", ValueError),
+        (b"\xff", ValueError),
+        ("x" * outcome.RESULT, LimitExceeded),
+    ],
+    ids=[
+        *("object", "set", "nan", "infinity", "nul", "nul-key", "surrogate"),
+        *("bytes", "large"),
+    ],
+)
+def test_argument_that_cannot_be_stored_is_refused_and_makes_no_row(value, error):
+    with pytest.raises(error):
+        taskbook.plain.enqueue(value)
+
+    assert not RayTaskExecution.objects.exists()
+
+
+def test_text_that_only_looks_like_an_escaped_nul_is_stored():
+    result = taskbook.plain.enqueue("\\u0000")
+
+    assert taskbook.plain.get_result(result.id).args == ["\\u0000"]
+
+
+def test_enqueued_signal_carries_the_result():
+    seen = []
+
+    def receive(sender, task_result, **kwargs):
+        seen.append((sender, task_result.id))
+
+    task_enqueued.connect(receive)
+    try:
+        result = taskbook.plain.enqueue()
+    finally:
+        task_enqueued.disconnect(receive)
+
+    assert seen == [(backend.RayBackend, result.id)]
+
+
+def test_what_comes_later_is_refused_by_the_framework():
+    with pytest.raises(InvalidTask):
+        taskbook.plain.using(priority=1)
+    with pytest.raises(InvalidTask):
+        taskbook.plain.using(run_after=timezone.now())
+    with pytest.raises(InvalidTask):
+        taskbook.plain.using(queue_name="no-such-queue")
+
+
+@pytest.mark.parametrize("result_id", ["", "nonsense", str(uuid.uuid4()), "0" * 300])
+def test_unknown_result_does_not_exist(result_id):
+    with pytest.raises(TaskResultDoesNotExist):
+        default_task_backend.get_result(result_id)
+
+
+def test_result_of_another_task_does_not_match():
+    result = taskbook.plain.enqueue()
+
+    with pytest.raises(TaskResultMismatch):
+        taskbook.contextual.get_result(result.id)
+
+
+@pytest.mark.parametrize("path", ["tests.app.taskbook.gone", "no.such", "tests"])
+def test_result_whose_task_is_gone_is_an_invalid_task(path):
+    result = taskbook.plain.enqueue()
+    RayTaskExecution.objects.update(task_path=path)
+
+    with pytest.raises(InvalidTask):
+        default_task_backend.get_result(result.id)
+
+
+def test_result_whose_path_names_no_task_is_an_invalid_task():
+    result = taskbook.plain.enqueue()
+    RayTaskExecution.objects.update(task_path="tests.app.taskbook.no_task")
+
+    with pytest.raises(InvalidTask):
+        default_task_backend.get_result(result.id)
+
+
+def test_every_execution_state_has_a_status():
+    assert set(backend.STATUS) == set(ExecutionState)
+
+
+def test_status_follows_the_row():
+    result = taskbook.plain.enqueue()
+    held = claim()
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.READY, 0)
+
+    transitions.start(held.identity, now=NOW, again=False)
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.RUNNING, 1)
+    assert result.started_at == result.last_attempted_at == NOW
+    assert result.worker_ids == ["worker"]
+
+    transitions.succeed(held, b'{"a": [1]}', now=LATER)
+    result.refresh()
+    assert result.status is TaskResultStatus.SUCCESSFUL
+    assert (result.return_value, result.finished_at) == ({"a": [1]}, LATER)
+    assert result.errors == []
+
+
+def test_failed_result_names_its_error():
+    held = running()
+    public_id = str(row(held).public_id)
+    transitions.fail(
+        held,
+        WorkflowState.FAILED,
+        outcome.Failed("builtins.ValueError", "ValueError: no"),
+        reason="error",
+        now=LATER,
+    )
+
+    result = taskbook.plain.get_result(public_id)
+
+    assert result.status is TaskResultStatus.FAILED
+    (error,) = result.errors
+    assert (error.exception_class, error.traceback) == (ValueError, "ValueError: no")
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+
+
+def test_reading_a_result_takes_two_statements(django_assert_num_queries):
+    public_id = str(row(claimed()).public_id)
+
+    with django_assert_num_queries(2):
+        taskbook.plain.get_result(public_id)

@@ -1,0 +1,88 @@
+"""The DJANGO_RAY setting, parsed once."""
+
+import pytest
+
+from django_ray import conf
+from django_ray.errors import ConfigurationError
+from django_ray.protocol.limits import V1
+from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+
+
+def test_nothing_set_is_the_defaults():
+    settings = conf.parse({})
+
+    assert settings.reporting_policy is ReportingPolicy.full
+    assert settings.retention_days == 7
+    assert settings.redact == ()
+    assert conf.limits_of(settings.limits) == V1
+    assert settings.options.strategy is ExecutionStrategy.dynamic
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        {"UNKNOWN": 1},
+        {"REPORTING_POLICY": "everything"},
+        {"RETENTION_DAYS": -1},
+        {"RETENTION_DAYS": 31},
+        {"RETENTION_DAYS": True},
+        {"RETENTION_DAYS": "7"},
+        {"REDACT": "one"},
+        {"REDACT": [1]},
+        {"LEASE_SECONDS": 2},
+        {"LEASE_SECONDS": 3_601},
+        {"RAY_ADDRESS": ""},
+        {"LIMITS": {"name": "small"}},
+        {"LIMITS": {"values": {"retained_nodes": 10}}},
+        {"LIMITS": {"name": "small", "values": {"no_such_limit": 10}}},
+        {"LIMITS": {"name": "small", "values": {"profile": 10}}},
+        {"LIMITS": {"name": "small", "values": {"retained_nodes": 0}}},
+        {"LIMITS": {"name": "small", "values": {"retained_nodes": 25_001}}},
+        {"LIMITS": {"name": "x" * 65, "values": {"retained_nodes": 1}}},
+    ],
+)
+def test_setting_that_can_never_work_is_refused(given):
+    with pytest.raises(ConfigurationError):
+        conf.parse(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"RETENTION_DAYS": 0},
+        {"RETENTION_DAYS": 30},
+        {"LEASE_SECONDS": 3},
+        {"LEASE_SECONDS": 3_600},
+        {"REDACT": ["patient"]},
+        {"LIMITS": {"name": "same", "values": {"retained_nodes": 25_000}}},
+        {"LIMITS": {"name": "x" * 64, "values": {"retained_nodes": 1}}},
+    ],
+)
+def test_setting_at_its_bounds_is_accepted(given):
+    conf.parse(given)
+
+
+def test_smaller_limits_go_under_their_own_name():
+    settings = conf.parse(
+        {"LIMITS": {"name": "small", "values": {"retained_nodes": 9}}}
+    )
+
+    limits = conf.limits_of(settings.limits)
+
+    assert (limits.profile, limits.retained_nodes) == ("small", 9)
+    assert limits.retained_edges == V1.retained_edges
+
+
+def test_change_of_the_setting_is_seen(settings):
+    settings.DJANGO_RAY = {"RETENTION_DAYS": 3}
+    assert conf.current().retention_days == 3
+
+    settings.DJANGO_RAY = {"RETENTION_DAYS": 4}
+    assert conf.current().retention_days == 4
+
+
+def test_options_of_a_row_that_do_not_parse_are_refused():
+    with pytest.raises(ConfigurationError):
+        conf.parse_options({"policy": "full"})

@@ -1,0 +1,90 @@
+import datetime as dt
+import json
+
+import msgspec
+
+from django_ray.protocol import summary as codec
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    ExecutionState,
+    ReportingPolicy,
+)
+from django_ray.readers import public
+from tests.app import pictures
+
+
+def body(**reading):
+    return json.loads(public.encode(pictures.make_reading(**reading)))
+
+
+def test_the_body_says_the_seven_counts_and_what_they_add_up_to():
+    found = body()
+    assert found["discovered_nodes"] == sum(found["node_counts"].values()) == 197
+    assert set(found["node_counts"]) == {
+        "PENDING",
+        "SUBMITTED",
+        "RUNNING",
+        "SUCCEEDED",
+        "FAILED",
+        "CANCELLED",
+        "SKIPPED",
+    }
+
+
+def test_the_body_holds_the_execution_under_its_public_id():
+    found = body()["execution"]
+    assert found["id"] == str(pictures.PUBLIC_ID)
+    assert found["task"] == "science.tasks.rnaseq"
+    assert found["state"] == "RUNNING"
+    assert found["attempt"] == 1
+    assert dt.datetime.fromisoformat(found["enqueued_at"]).tzinfo is not None
+
+
+def test_nothing_internal_is_in_the_body():
+    text = public.encode(pictures.make_reading()).decode()
+    for word in ("pk", "manifest", "storage", "execution_generation", "worker"):
+        assert word not in text
+
+
+def test_every_other_field_of_the_summary_is_in_the_body():
+    internal = {"manifest_id", "run", "storage", "storage_protocol"}
+    stored = set(msgspec.structs.asdict(pictures.make_summary())) - internal
+    assert stored == set(body()) - {"execution"}
+
+
+def test_the_body_is_canonical():
+    encoded = public.encode(pictures.make_reading())
+    sorted_keys = json.dumps(
+        json.loads(encoded), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    assert encoded.decode() == sorted_keys
+
+
+def test_before_the_first_report_nothing_is_discovered_and_nothing_claimed():
+    found = body(summary=None)
+    assert found["discovered_nodes"] == 0
+    assert set(found["node_counts"].values()) == {0}
+    assert found["detail"] == {
+        "availability": "NOT_REPORTED",
+        "complete": False,
+        "reasons": [],
+    }
+    assert found["state"] is found["percent"] is found["revision"] is None
+    assert found["policy"] == ReportingPolicy.full
+
+
+def test_counts_of_a_corrupt_summary_are_unknown_and_not_zero():
+    found = body(summary=None, availability=DetailAvailability.CORRUPT)
+    assert found["discovered_nodes"] is None
+    assert found["node_counts"] is None
+
+
+def test_a_session_passes_as_it_is_stored():
+    summary = pictures.make_summary(session=msgspec.Raw(b'{"state":"READY"}'))
+    assert body(summary=summary)["session"] == {"state": "READY"}
+
+
+def test_the_body_of_the_largest_summary_stays_small():
+    summary = codec.derive(pictures.make_summary(), "LOST", pictures.NOW_MS, "x" * 64)
+    reading = pictures.make_reading(summary=summary, state=ExecutionState.LOST)
+    assert len(public.encode(reading)) < 4_096

@@ -1,0 +1,322 @@
+"""The worker's loop over rows, with hosts that do what the test says."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.db.utils import OperationalError
+from django.tasks.signals import task_finished
+
+from actors.names import Ended, Lost, Running
+from django_ray.identity import RunIdentity
+from django_ray.models.executions import ExecutionLease, RayTaskExecution
+from django_ray.protocol import summary as summaries
+from django_ray.tasks import outcome, transitions, worker
+from django_ray.tasks.worker import Terms, Worker
+from tests.app import taskbook
+from tests.app.executions import LEASE, NOW, claim
+
+
+class Hosts:
+    """A cluster whose hosts answer what the test puts into `said`, by run id."""
+
+    def __init__(self):
+        self.started = []
+        self.released = []
+        self.said = {}
+        self.fault = None
+
+    def start(self, identity):
+        if self.fault is not None:
+            raise self.fault
+        self.started.append(identity)
+        return HostOf(self, identity)
+
+    def release(self, identity):
+        self.released.append(identity)
+        if self.fault is not None:
+            raise self.fault
+
+    def ends(self, said):
+        self.said[self.started[-1].run_id] = Ended(outcome.encode(said))
+
+
+class HostOf:
+    def __init__(self, hosts, identity):
+        self.hosts, self.identity = hosts, identity
+
+    def outcome(self, timeout_s):
+        return self.hosts.said.get(self.identity.run_id, Running())
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+class Desk:
+    """A worker with its hosts and its clock."""
+
+    def __init__(self, concurrency=2):
+        self.hosts, self.clock = Hosts(), Clock()
+        terms = Terms(
+            owner="worker",
+            backends={"default"},
+            queues={"default"},
+            concurrency=concurrency,
+            lease=LEASE,
+            redact=(),
+        )
+        self.worker = Worker(terms, self.hosts, self.clock)
+
+    def step(self):
+        return self.worker.step(claiming=True)
+
+    def started(self):
+        """Enqueue one execution and let its host start and its outer task begin."""
+        taskbook.plain.enqueue()
+        self.step()
+        identity = self.hosts.started[-1]
+        transitions.start(identity, now=self.clock(), again=False)
+        return identity
+
+
+def row(identity):
+    return RayTaskExecution.objects.get(pk=identity.task_execution_pk)
+
+
+@pytest.fixture
+def desk(db):
+    return Desk()
+
+
+@pytest.fixture
+def finished():
+    seen = []
+
+    def receive(sender, task_result, **kwargs):
+        seen.append(task_result)
+
+    task_finished.connect(receive)
+    yield seen
+    task_finished.disconnect(receive)
+
+
+def test_nothing_to_do_moves_nothing(desk):
+    assert not desk.step()
+    assert desk.worker.is_idle
+
+
+def test_claimed_execution_has_its_host_started_once(desk):
+    taskbook.plain.enqueue()
+
+    assert desk.step()
+    assert not desk.step()
+
+    (identity,) = desk.hosts.started
+    assert row(identity).state == "CLAIMED"
+    assert str(row(identity).run_id) == identity.run_id
+
+
+def test_no_more_is_claimed_than_fits(desk):
+    for _ in range(3):
+        taskbook.plain.enqueue()
+    while desk.step():
+        pass
+
+    assert len(desk.hosts.started) == 2
+    assert RayTaskExecution.objects.filter(state="QUEUED").count() == 1
+
+
+def test_nothing_is_claimed_while_draining(desk):
+    taskbook.plain.enqueue()
+
+    assert not desk.worker.step(claiming=False)
+
+
+def test_success_is_recorded_announced_and_let_go(desk, finished):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b'{"n": 1}'))
+
+    assert desk.step()
+
+    assert (row(identity).state, row(identity).result) == ("SUCCEEDED", {"n": 1})
+    assert desk.hosts.released == [identity]
+    assert desk.worker.is_idle
+    assert [result.return_value for result in finished] == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "reason"),
+    [
+        (Ended(outcome.encode(outcome.Failed("a.B", "x"))), "FAILED", "error"),
+        (Ended(outcome.encode(outcome.Cancelled())), "CANCELLED", "cancelled"),
+        (Ended(outcome.encode(outcome.Refused())), "FAILED", "refused"),
+        (Ended(b"nonsense"), "FAILED", "malformed_outcome"),
+        (Lost("ActorDiedError"), "LOST", "host_lost"),
+    ],
+)
+def test_every_other_end_is_recorded_with_its_reason(
+    desk, finished, said, state, reason
+):
+    identity = desk.started()
+    desk.hosts.said[identity.run_id] = said
+
+    desk.step()
+
+    execution = row(identity)
+    assert execution.state == state
+    assert execution.attempts.get().error_class
+    closed = summaries.decode(bytes(execution.progress_summary))
+    assert (closed.state, closed.terminal.reason) == (state, reason)
+    assert len(finished) == 1
+    assert desk.hosts.released == [identity]
+
+
+def test_host_that_does_not_start_fails_its_execution_and_pauses_the_claims(desk):
+    taskbook.plain.enqueue()
+    taskbook.plain.enqueue()
+    desk.hosts.fault = ConnectionError("postgresql://root:hunter2@db")
+
+    desk.step()
+    desk.step()
+
+    failed = RayTaskExecution.objects.get(state="FAILED")
+    text = failed.attempts.get().error_text
+    assert "The run's host could not be started." in text
+    assert "ConnectionError" in text
+    assert "hunter2" not in text
+    assert RayTaskExecution.objects.filter(state="QUEUED").count() == 1
+
+    desk.hosts.fault = None
+    desk.clock.now += worker.START_PAUSE
+    desk.step()
+    assert len(desk.hosts.started) == 1
+
+
+def test_outcome_of_a_run_that_lost_its_row_changes_nothing(desk, finished):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    RayTaskExecution.objects.update(execution_generation=2)
+
+    desk.step()
+
+    assert row(identity).state == "RUNNING"
+    assert finished == []
+    assert desk.worker.is_idle
+
+
+def test_lease_is_prolonged_after_a_third_of_it(desk):
+    desk.started()
+    before = ExecutionLease.objects.get().expires_at
+    desk.clock.now += LEASE / 3 - timedelta(milliseconds=1)
+    desk.step()
+    assert ExecutionLease.objects.get().expires_at == before
+
+    desk.clock.now += timedelta(milliseconds=1)
+    desk.step()
+
+    assert ExecutionLease.objects.get().expires_at > before
+
+
+def test_execution_whose_lease_is_anothers_is_no_longer_watched(desk):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    ExecutionLease.objects.update(owner="another", lease_epoch=2)
+    desk.clock.now += LEASE
+
+    desk.step()
+
+    assert desk.worker.is_idle
+    assert row(identity).state == "RUNNING"
+
+
+def test_receiver_that_fails_does_not_stop_the_worker(desk, caplog):
+    def receive(sender, **kwargs):
+        raise RuntimeError
+
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    task_finished.connect(receive)
+    try:
+        desk.step()
+    finally:
+        task_finished.disconnect(receive)
+
+    assert row(identity).state == "SUCCEEDED"
+
+
+def test_task_that_is_gone_is_recorded_without_a_signal(desk, finished):
+    identity = desk.started()
+    RayTaskExecution.objects.update(task_path="tests.app.taskbook.gone")
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+
+    desk.step()
+
+    assert row(identity).state == "SUCCEEDED"
+    assert finished == []
+
+
+def test_actors_that_cannot_be_ended_do_not_stop_the_worker(desk):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    desk.hosts.fault = ConnectionError()
+
+    desk.step()
+
+    assert row(identity).state == "SUCCEEDED"
+    assert desk.worker.is_idle
+
+
+def test_claim_whose_answer_was_lost_is_started(desk):
+    taskbook.plain.enqueue()
+    held = claim("worker")
+
+    assert isinstance(held.identity, RunIdentity)
+    desk.step()
+
+    assert desk.hosts.started == [held.identity]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_postgresql_away_is_waited_for_and_nothing_watched_is_forgotten():
+    desk = Desk()
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+
+    def away(execute, sql, params, many, context):
+        raise OperationalError("the server is gone")
+
+    with connection.execute_wrapper(away):
+        assert not desk.step()
+        assert not desk.step()
+    desk.step()
+
+    assert row(identity).state == "SUCCEEDED"
+    assert desk.hosts.started == [identity]
+
+
+def test_worker_drains_before_it_ends(desk):
+    identity = desk.started()
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            desk.hosts.ends(outcome.Succeeded(b"1"))
+
+    desk.worker.run(lambda: True, wait, poll_s=0.1, idle_s=0.5)
+
+    assert waits == [0.1] * 3
+    assert row(identity).state == "SUCCEEDED"
+
+
+def test_idle_worker_waits_longer(desk):
+    waits = []
+
+    desk.worker.run(lambda: len(waits) == 2, waits.append, poll_s=0.1, idle_s=0.5)
+
+    assert waits == [0.5, 0.5]

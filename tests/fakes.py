@@ -1,0 +1,272 @@
+"""Fakes of the product's own protocols; each holds state, none patches anything."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from django_ray.errors import StorageUnavailable
+from django_ray.identity import RunIdentity
+from django_ray.progress.delta import (
+    Fenced,
+    Moved,
+    Outcome,
+    Publication,
+    Published,
+    Revisions,
+)
+from django_ray.progress.ledger import Ledger
+from django_ray.progress.pages import Candidate
+from django_ray.protocol import frames, records, summary
+from django_ray.protocol.frames import Status
+from django_ray.protocol.limits import V1, Limits
+from django_ray.protocol.plan import RunSettings
+from django_ray.protocol.records import Detail
+from django_ray.protocol.summary import Summary
+from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.storage.load import Begun
+from django_ray.storage.stage import Staged
+
+RUN_ID = "0b8f1d3e-6f0a-4c8e-9a51-3f4f5d2c7b10"
+START_MS = 1_700_000_000_000
+IDENTITY = RunIdentity(
+    task_execution_pk=7, attempt_number=1, execution_generation=1, run_id=RUN_ID
+)
+
+
+def run_settings(
+    policy: ReportingPolicy = ReportingPolicy.full, limits: Limits = V1
+) -> RunSettings:
+    """Return what the actors of the fakes' one run are told."""
+    return RunSettings(
+        identity=IDENTITY,
+        policy=policy,
+        strategy=ExecutionStrategy.dynamic,
+        plan_fingerprint="0" * 64,
+        started_at_ms=START_MS,
+        retention_days=7,
+        limits=limits,
+    )
+
+
+class FakeClock:
+    """Milliseconds that move only when told to."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, milliseconds: int) -> int:
+        """Move on and return the time it is then."""
+        self.now_ms += milliseconds
+        return self.now_ms
+
+
+class LiveClock(FakeClock):
+    """The real time in milliseconds; it does not move when told to."""
+
+    def __call__(self) -> int:
+        return self.now_ms + time.monotonic_ns() // 1_000_000
+
+    def advance(self, milliseconds: int) -> int:
+        """Return the time it is."""
+        return self()
+
+
+class FakeCollector:
+    """What a collector owes its producers, without a model: numbers, marks, statuses.
+
+    `applied` are the records in order of arrival; `commit` confirms what is applied;
+    `restart` forgets the producers as a new process would.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.interval_ms = 50
+        self.status: Status | None = None
+        self.refused: Callable[[frames.Record], bool] | None = None
+        self.unknown: tuple[bytes, ...] = ()
+        self.frames: list[frames.Frame] = []
+        self.applied: list[frames.Record] = []
+        self._ledger = Ledger(V1)
+
+    def commit(self) -> None:
+        """Confirm all that is applied."""
+        self._ledger.commit(self._ledger.marks())
+
+    def restart(self) -> None:
+        """Forget every producer, under the next writer epoch."""
+        self.epoch += 1
+        self._ledger = Ledger(V1)
+
+    def ingest(self, data: bytes) -> bytes:
+        """Judge, apply and answer one frame."""
+        frame = frames.decode(data)
+        self.frames.append(frame)
+        status = self._judge(frame)
+        return frames.encode(
+            frames.Acknowledgement(
+                1,
+                status,
+                self.epoch,
+                *self._ledger.numbers(frame.producer),
+                self.interval_ms,
+                "",
+                self.unknown if status is Status.OK else (),
+            )
+        )
+
+    def _judge(self, frame: frames.Frame) -> Status:
+        if self.refused is not None and any(map(self.refused, frame.records)):
+            return Status.REFUSED
+        status = self._ledger.judge(frame, self.epoch)
+        if self.status is not None:
+            return self.status
+        if status is Status.OK and not self._ledger.is_duplicate(frame):
+            self._ledger.applied(frame)
+            self.applied.extend(frame.records)
+        return status
+
+
+class FakeHandle:
+    """A way to a collector whose calls are answered when polled.
+
+    `away`: calls fail undelivered. `deaf`: delivered, but the answer is lost. `mute`: no
+    call ends. `broken`: it raises, and its calls are gone. `late`: the one call that does
+    not end yet. `most` is the largest number of frames that were in flight at once.
+    """
+
+    def __init__(self, ingest: Callable[[bytes], bytes]) -> None:
+        self.ingest = ingest
+        self.away = False
+        self.deaf = False
+        self.mute = False
+        self.broken = False
+        self._never = threading.Event()
+        self.sizes: list[int] = []
+        self.most = 0
+        self.late: object | None = None
+        self.calls: dict[object, bytes] = {}
+
+    def send(self, frame: bytes) -> object:
+        """Start a call."""
+        if self.broken:
+            raise RuntimeError("a handle of foreign make")
+        ticket = object()
+        self.calls[ticket] = frame
+        self.sizes.append(len(frame))
+        self.most = max(self.most, len(self.calls))
+        return ticket
+
+    def poll(
+        self, tickets: Sequence[object], timeout_s: float
+    ) -> list[tuple[object, bytes | None]]:
+        """End the given calls, in order."""
+        if self.broken:
+            self.calls.clear()
+            raise RuntimeError("a handle of foreign make")
+        if self.mute:
+            self._never.wait(timeout_s)
+            return []
+        ended = [ticket for ticket in tickets if ticket is not self.late]
+        return [(ticket, self._finish(self.calls.pop(ticket))) for ticket in ended]
+
+    def _finish(self, frame: bytes) -> bytes | None:
+        if self.away:
+            return None
+        answer = self.ingest(frame)
+        return None if self.deaf else answer
+
+
+class FakeStore:
+    """One run's storage in memory: revisions, rows, topology, under one writer epoch.
+
+    `away`: unreachable. `lost`: the next commits are done and reported as failed.
+    `fenced`: the run is another's. `fault`: raised by the next calls. `cost_ms` is what a
+    publication takes on the clock.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.away = False
+        self.lost = 0
+        self.fenced = False
+        self.fault: Exception | None = None
+        self.cost_ms = 0
+        self.calls: list[str] = []
+        self.publications: list[Publication] = []
+        self.times: list[int] = []
+        self.rows: dict[int, Detail] = {}
+        self.summary: Summary | None = None
+        self.revisions = Revisions()
+        self.writer_epoch = 0
+        self.is_closed = False
+        self._staged: dict[int, Candidate] = {}
+
+    def begin(self) -> Begun | Fenced:
+        """Raise the writer epoch."""
+        self._enter("begin")
+        if self.fenced:
+            return Fenced("task")
+        self.writer_epoch += 1
+        return Begun(
+            run_pk=1,
+            writer_epoch=self.writer_epoch,
+            revisions=self.revisions,
+            rows=len(self.rows),
+            bytes=0,
+            manifest_id=None,
+        )
+
+    def stage(self, candidate: Candidate) -> Staged | Fenced | Moved:
+        """Keep the one candidate."""
+        self._enter("stage")
+        version = candidate.manifest.version
+        if self.fenced:
+            return Fenced("task")
+        if version <= self.revisions.topology:
+            return Moved(self.revisions)
+        self._staged = {version: candidate}
+        return Staged(version)
+
+    def publish(self, publication: Publication) -> Outcome:
+        """Apply a publication that stands on the revisions held."""
+        self._enter("publish")
+        self.clock.advance(self.cost_ms)
+        if self.fenced:
+            return Fenced("task")
+        if publication.base != self.revisions:
+            return Moved(self.revisions)
+        self._apply(publication)
+        if self.lost:
+            self.lost -= 1
+            raise StorageUnavailable("The answer to a commit was lost.")
+        return Published(len(self.rows), 0)
+
+    def discard(self) -> None:
+        """Forget the candidate."""
+        self._enter("discard")
+        self._staged = {}
+
+    def close(self) -> None:
+        """Note that the connections were given back."""
+        self.is_closed = True
+
+    def _enter(self, call: str) -> None:
+        self.calls.append(call)
+        if self.fault is not None:
+            raise self.fault
+        if self.away:
+            raise StorageUnavailable
+
+    def _apply(self, publication: Publication) -> None:
+        if publication.candidate is not None:
+            del self._staged[publication.candidate.manifest.version]
+        rows = publication.rows
+        for ordinal, record in zip(rows.ordinals, rows.records, strict=True):
+            self.rows[ordinal] = records.decode_detail(record)
+        self.summary = summary.decode(publication.summary)
+        self.revisions = publication.after
+        self.publications.append(publication)
+        self.times.append(self.clock.now_ms)

@@ -1,0 +1,494 @@
+import tracemalloc
+
+import pytest
+
+from django_ray.progress import stages
+from django_ray.progress.model import HEARTBEAT_MS, TALLIES, Model
+from django_ray.protocol import frames
+from django_ray.protocol.records import decode_events
+from django_ray.protocol.vocabulary import (
+    NODE_STATES,
+    NodeState,
+    ReportingPolicy,
+    TruncationReason,
+)
+from tests.progress.making import (
+    START,
+    end,
+    limits,
+    node,
+    progress,
+    settings,
+    state,
+)
+
+
+def model(number=0, policy=ReportingPolicy.full, **changes):
+    made = Model(settings(limits(**changes), policy))
+    apply(made, *(node(ordinal) for ordinal in range(number)))
+    return made
+
+
+def apply(made, *records, now=START):
+    return [made.apply(record, now) for record in records]
+
+
+def told(made):
+    return {name: number for name, number in made.tallies.items() if number}
+
+
+def published(made, now=START):
+    delta = made.take(now)
+    made.settle(delta)
+    return delta
+
+
+def test_nothing_is_published_before_the_first_record():
+    made = model()
+
+    assert not made.changed(START + 60_000)
+    assert made.take(START + 60_000) is None
+
+
+def test_a_node_is_counted_and_handed_out_with_its_row():
+    made = model(1)
+
+    delta = made.take(START)
+
+    assert delta.counts.pending == 1
+    assert [each.id for each in delta.nodes] == ["1.step[0]"]
+    assert delta.ordinals == [0]
+    assert (delta.changed, delta.waiting) == (True, 0)
+
+
+def test_a_resent_node_changes_nothing():
+    made = model(3)
+
+    apply(made, node(1), node(0))
+
+    assert told(made) == {"applied": 3, "resent": 2}
+    assert made.take(START).counts.total == 3
+
+
+def test_a_node_past_a_gap_is_refused_and_counted():
+    made = model(1)
+
+    apply(made, node(2), node(1), node(2))
+
+    assert told(made) == {"applied": 3, "gap": 1}
+
+
+def test_edges_are_counted_however_many_are_kept():
+    made = model(3)
+
+    apply(made, node(3, 0, 3), node(4, 0, 1, 2, 2, further=1_000))
+
+    delta = made.take(START)
+    assert delta.discovered_edges == 3 + 3 + 1_000
+    assert delta.edges == [(3, 3, (0, 3)), (4, 3, (0, 1, 2, 2))]
+    assert delta.reasons == {TruncationReason.record_size_limit}
+
+
+@pytest.mark.parametrize(("number", "kept"), [(6, 6), (7, 7), (8, 7)])
+def test_nodes_past_the_retained_still_count(number, kept):
+    made = model(number, retained_nodes=7)
+    last = number - 1
+
+    apply(made, state(last, "RUNNING"), state(last, "FAILED"))
+
+    delta = made.take(START)
+    assert (delta.counts.total, delta.counts.failed) == (number, 1)
+    assert len(delta.nodes) == len(delta.ordinals) == kept
+    over = {TruncationReason.node_count_limit} if number > kept else set()
+    assert delta.reasons == over
+
+
+@pytest.mark.parametrize("retained", [10, 0])
+def test_updates_are_idempotent_retained_or_not(retained):
+    made = model(3, retained_nodes=retained)
+    records = [state(1, name) for name in ("SUBMITTED", "RUNNING", "SUCCEEDED")]
+
+    apply(made, *records, *records, *records[::-1])
+
+    counts = made.take(START).counts
+    assert (counts.succeeded, counts.pending, counts.total) == (1, 2, 3)
+    assert made.tallies["applied"] == 3 + 3
+
+
+@pytest.mark.parametrize("retained", [10, 0])
+def test_a_retry_reopens_a_node_retained_or_not(retained):
+    made = model(1, retained_nodes=retained)
+
+    apply(made, state(0, "FAILED"), state(0, "RUNNING", try_=2))
+
+    assert made.take(START).counts.running == 1
+
+
+@pytest.mark.parametrize(
+    ("try_", "tally"), [(31, "applied"), (32, "applied"), (33, "retry_limit")]
+)
+def test_a_32nd_retry_of_an_omitted_node_is_refused(try_, tally):
+    made = model(1, retained_nodes=0)
+    before = made.tallies[tally]
+
+    apply(made, state(0, "FAILED", try_=try_))
+
+    assert made.tallies[tally] == before + 1
+
+
+def test_a_retained_node_may_be_tried_any_number_of_times():
+    made = model(1)
+
+    apply(made, state(0, "FAILED", try_=33), state(0, "SUCCEEDED", try_=34))
+
+    delta = made.take(START)
+    assert (delta.counts.succeeded, delta.details[0].try_) == (1, 34)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        state(1, "RUNNING"),
+        progress(1, 1),
+        frames.Task(1, b"t"),
+        frames.States(2, b"\0", b"\0"),
+    ],
+)
+def test_records_of_unknown_nodes_change_nothing(record):
+    made = model(1)
+
+    apply(made, record)
+
+    expected = "gap" if isinstance(record, frames.States) else "unknown_node"
+    assert told(made) == {"applied": 1, expected: 1}
+
+
+def test_progress_of_an_unknown_task_is_asked_for_again():
+    made = model(2)
+
+    assert apply(made, progress(b"task", 1)) == [b"task"]
+    apply(made, frames.Task(1, b"task"))
+    assert apply(made, progress(b"task", 1, message="m")) == [None]
+
+    delta = made.take(START)
+    assert delta.details[1].message == "m"
+    assert made.tallies["unknown_task"] == 1
+
+
+@pytest.mark.parametrize(("tasks", "known"), [(3, True), (4, True), (5, False)])
+def test_tasks_are_remembered_in_bounded_memory(tasks, known):
+    made = model(9, retained_nodes=4)
+    apply(made, *(frames.Task(each, bytes([each])) for each in range(tasks)))
+
+    (unknown,) = apply(made, progress(bytes([0]), 1))
+
+    assert (unknown is None) is known
+
+
+def test_progress_of_an_omitted_node_is_counted_and_dropped():
+    made = model(2, retained_nodes=1)
+
+    apply(made, progress(1, 1, message="m", host="h"))
+
+    assert told(made) == {"applied": 2, "omitted": 1}
+    assert made.take(START).hosts == 1
+
+
+def test_declarations_add_up_over_calls():
+    made = model()
+
+    apply(made, frames.Declare(1, 10), frames.Declare(2, 5), frames.Declare(1, 10))
+
+    assert made.take(START).declared == 15
+    assert told(made) == {"applied": 2, "resent": 1}
+
+
+def test_what_no_producer_may_send_yet_is_counted():
+    made = model(1)
+
+    apply(made, frames.Session(b"{}"), frames.Preview(0, 0, 1, b"1"))
+
+    assert told(made) == {"applied": 1, "unsupported": 2}
+
+
+def test_a_resent_array_sets_states_without_times():
+    made = model(3)
+    apply(made, state(0, "RUNNING"))
+
+    record = frames.States(0, bytes((1, 2, 3 | 1 << 3)), bytes(3))
+    apply(made, record, record)
+
+    delta = made.take(START)
+    assert [each.state for each in delta.details] == ["RUNNING", "RUNNING", "SUCCEEDED"]
+    assert [each.try_ for each in delta.details] == [1, 1, 2]
+    assert told(made) == {"applied": 5, "resent": 1}
+
+
+def test_nodes_told_by_an_array_first_are_registered_with_their_state():
+    made = model(1)
+    apply(made, frames.States(0, bytes((0, 2, 5)), bytes((0, 200, 7))))
+
+    before = made.take(START)
+    apply(made, node(1), node(2), now=START)
+    made.restore(before)
+    after = made.take(START)
+
+    assert (before.counts.total, before.waiting, len(before.nodes)) == (3, 2, 1)
+    assert (after.counts, after.waiting) == (before.counts, 0)
+    assert [each.state for each in after.details] == ["PENDING", "RUNNING", "CANCELLED"]
+    (row,) = stages.decode(after.stages).stages
+    assert row.counts == (1, 0, 1, 0, 0, 1, 0)
+
+
+def test_waiting_nodes_are_in_the_counts_and_their_rows_wait_with_them():
+    made = model(1)
+    published(made)
+    apply(made, node(1, 0, 1), state(1, "RUNNING"), state(0, "RUNNING"))
+
+    soon = published(made, START + 1_999)
+    later = published(made, START + 2_000)
+
+    assert (soon.ordinals, soon.nodes, soon.waiting) == ([0], [], 1)
+    assert soon.counts.running == 2
+    assert [each.ordinal for each in later.nodes] == [1]
+    assert later.ordinals == [1]
+    assert later.details[0].state is NodeState.RUNNING
+
+
+def test_the_end_is_published_with_all_that_waits():
+    made = model(1)
+    published(made)
+
+    apply(made, node(1), end())
+
+    delta = published(made)
+    assert [each.ordinal for each in delta.nodes] == [1]
+    assert delta.end == made.ended == end()
+    assert made.is_over
+
+
+def test_after_the_end_nothing_is_published_or_applied():
+    made = model(1)
+    apply(made, end(), end("FAILED"))
+    published(made)
+
+    apply(made, node(1), state(0, "RUNNING"))
+
+    assert not made.changed(START + 60_000)
+    assert made.take(START + 60_000) is None
+    assert told(made) == {"applied": 2, "duplicate": 1, "ended": 2}
+
+
+@pytest.mark.parametrize(("ms", "due"), [(-1, False), (0, True), (1, True)])
+def test_with_nothing_changed_a_heartbeat_is_due_after_five_seconds(ms, due):
+    made = model(1)
+    published(made)
+
+    assert made.changed(START + HEARTBEAT_MS + ms) is due
+
+
+def test_a_heartbeat_holds_no_row_and_no_change():
+    made = model(1)
+    first = published(made)
+
+    delta = published(made, START + HEARTBEAT_MS)
+
+    assert not delta.changed
+    assert (delta.ordinals, delta.nodes, delta.stages) == ([], [], None)
+    assert (delta.changed_ms, delta.taken_ms) == (START, START + HEARTBEAT_MS)
+    assert delta.ended_by_minute == first.ended_by_minute
+    assert not made.changed(START + HEARTBEAT_MS + 1)
+
+
+def test_a_stale_record_is_no_change():
+    made = model(1)
+    published(made)
+
+    apply(made, state(0, "PENDING"), node(0))
+
+    assert not made.changed(START)
+
+
+def test_only_what_changed_is_taken():
+    made = model(2_000)
+    published(made)
+
+    apply(made, state(1_234, "RUNNING"), progress(5, 1, current=1))
+
+    assert made.changed_rows == 2
+    assert made.take(START).ordinals == [5, 1_234]
+
+
+def test_a_restored_delta_is_handed_out_again_with_what_came_since():
+    made = model(2)
+    apply(made, frames.Event(START, "note", None, "hello"))
+    lost = made.take(START)
+    apply(made, node(2, 0, 2), state(0, "FAILED"))
+
+    made.restore(lost)
+
+    delta = made.take(START)
+    assert [each.ordinal for each in delta.nodes] == [0, 1, 2]
+    assert delta.stage_indexes == bytes(3)
+    assert delta.ordinals == [0, 1, 2]
+    assert (delta.counts.failed, delta.counts.total) == (1, 3)
+    assert len(decode_events(delta.events)) == 2
+    assert delta.stages is not None
+
+
+def test_a_restored_delta_counts_nothing_twice():
+    plain, failed = model(3), model(3)
+    for made in (plain, failed):
+        apply(made, state(0, "SUCCEEDED", host="a"), state(1, "FAILED"))
+
+    for _ in range(3):
+        failed.restore(failed.take(START))
+
+    assert failed.take(START) == plain.take(START)
+
+
+def test_a_restored_heartbeat_is_still_due():
+    made = model(1)
+    published(made)
+
+    made.restore(made.take(START + HEARTBEAT_MS))
+
+    assert made.changed(START + HEARTBEAT_MS)
+
+
+def test_what_changes_after_a_take_is_in_the_next_delta():
+    made = model(1)
+    taken = made.take(START)
+    apply(made, state(0, "RUNNING"))
+
+    made.settle(taken)
+
+    assert taken.details[0].state is NodeState.PENDING
+    assert made.take(START).details[0].state is NodeState.RUNNING
+
+
+def test_endings_are_told_by_minute_up_to_the_last_change():
+    made = model(3)
+    apply(made, state(0, "FAILED", START - 60_000), state(1, "SKIPPED", START))
+
+    delta = made.take(START + 200_000)
+
+    assert delta.ended_by_minute == (0, 0, 0, 0, 0, 0, 0, 0, 1, 1)
+
+
+def test_hosts_are_counted():
+    made = model(3)
+    for ordinal, host in enumerate(("a", "b", "a")):
+        apply(made, state(ordinal, "RUNNING", host=host))
+
+    assert made.take(START).hosts == 2
+
+
+def test_a_failure_is_an_event_and_the_first_is_kept_apart():
+    made = model(3, retained_nodes=2)
+    error = frames.Failure("ValueError", "no such file")
+    apply(made, state(1, "FAILED", error=error), state(2, "FAILED"))
+
+    delta = made.take(START)
+
+    events = decode_events(delta.events)
+    assert [(each.kind, each.ordinal) for each in events] == [
+        ("failed", 1),
+        ("failed", 2),
+    ]
+    assert events[0].text == "ValueError: no such file"
+    failure = stages.decode(delta.stages).failure
+    assert (failure.node_id, failure.kind) == ("1.step[1]", "ValueError")
+
+
+def test_the_first_failure_may_be_of_an_omitted_node():
+    made = model(2, retained_nodes=1)
+    apply(made, state(1, "FAILED"))
+
+    failure = stages.decode(made.take(START).stages).failure
+
+    assert (failure.ordinal, failure.node_id) == (1, "")
+
+
+def test_stages_count_all_nodes_and_the_retained_ones():
+    made = model(retained_nodes=2)
+    apply(
+        made,
+        node(0, stage="read"),
+        node(1, 0, 1, stage="parse"),
+        node(2, 0, 1, stage="parse"),
+        node(3, 0, 3, stage="join"),
+        state(1, "RUNNING", START + 5),
+        state(1, "SUCCEEDED", START + 9),
+        state(2, "SUCCEEDED", START + 20, started_ms=START + 2),
+    )
+
+    row = stages.decode(made.take(START).stages)
+
+    found = {each.label: each for each in row.stages}
+    assert [each.rank for each in row.stages] == [0, 1, 2]
+    assert (found["parse"].kept, found["parse"].counts[3]) == (1, 2)
+    assert (found["parse"].started_ms, found["parse"].ended_ms) == (
+        START + 2,
+        START + 20,
+    )
+    assert found["parse"].longest_ms == 18
+    assert {(each.source, each.target): each.edges for each in row.edges} == {
+        (0, 1): 2,
+        (0, 2): 1,
+        (1, 2): 2,
+    }
+
+
+@pytest.mark.parametrize("policy", ["summary", "terminal_only"])
+def test_without_detail_no_node_is_kept_and_all_are_counted(policy):
+    made = model(3, ReportingPolicy(policy))
+    apply(
+        made,
+        state(0, "FAILED", host="h"),
+        progress(1, 1, message="m"),
+        frames.Event(START, "note", 1, "x"),
+        end(),
+    )
+
+    delta = published(made)
+
+    assert (delta.counts.failed, delta.counts.pending, delta.hosts) == (1, 2, 1)
+    assert (delta.ordinals, delta.nodes, delta.edges) == ([], [], [])
+    assert (delta.stages, delta.events, delta.waiting) == (None, None, 0)
+    assert delta.reasons == frozenset()
+
+
+def test_under_terminal_only_the_end_alone_is_published():
+    made = model(3, ReportingPolicy.terminal_only)
+
+    assert not made.changed(START + 60_000)
+    apply(made, end())
+    assert made.changed(START)
+
+
+def test_the_tallies_are_a_closed_set():
+    assert tuple(model(2).tallies) == TALLIES
+
+
+def test_the_counts_add_up_to_the_discovered_at_every_state():
+    made = model(len(NODE_STATES), retained_nodes=3)
+    for ordinal, name in enumerate(NODE_STATES):
+        apply(made, state(ordinal, name))
+
+    counts = made.take(START).counts
+    assert all(counts.of(name) == 1 for name in NODE_STATES)
+
+
+def test_memory_past_the_retained_nodes_is_two_bytes_a_node():
+    made = model(10, retained_nodes=10)
+    record = node(0)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for ordinal in range(10, 50_010):
+        made.apply(frames.Node(ordinal, "n", "l", record.stage), START)
+        made.apply(state(ordinal, "SUCCEEDED"), START)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert grown < 50_000 * 3 + 100_000

@@ -1,0 +1,247 @@
+import pytest
+from msgspec import UNSET
+
+from django_ray.progress.nodes import Nodes, Verdict
+from django_ray.protocol.frames import Failure
+from django_ray.protocol.records import Detail, Fault
+from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+from tests.progress.making import START, progress, state
+
+ENDS = ("SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED")
+
+
+def nodes(number=1):
+    made = Nodes()
+    for _ in range(number):
+        made.register()
+    return made
+
+
+def test_a_registered_node_is_pending_in_its_first_try():
+    assert nodes()[0] == Detail(state=NodeState.PENDING, try_=1)
+
+
+def test_a_node_keeps_the_times_of_its_way():
+    kept = nodes()
+    for each in (
+        state(0, "SUBMITTED", START + 1),
+        state(0, "RUNNING", START + 9, started_ms=START + 5, host="a"),
+        state(0, "SUCCEEDED", START + 20, ray_attempt=2),
+    ):
+        assert kept.apply_state(each) is Verdict.applied
+
+    assert kept[0] == Detail(
+        attempt=2,
+        ended_ms=START + 20,
+        host="a",
+        started_ms=START + 5,
+        state=NodeState.SUCCEEDED,
+        submitted_ms=START + 1,
+    )
+    assert kept.started_ms(0) == START + 5
+
+
+def test_a_node_that_is_running_started_when_it_was_said():
+    kept = nodes()
+
+    kept.apply_state(state(0, "RUNNING", START + 9))
+
+    assert kept.started_ms(0) == START + 9
+
+
+def test_a_later_word_on_the_start_replaces_the_guess():
+    kept = nodes()
+    kept.apply_state(state(0, "RUNNING", START + 9))
+
+    kept.apply_state(state(0, "SUCCEEDED", START + 20, started_ms=START + 3))
+
+    assert kept.started_ms(0) == START + 3
+
+
+def test_a_node_that_never_started_has_no_start():
+    kept = nodes()
+
+    kept.apply_state(state(0, "SKIPPED", START))
+
+    assert kept.started_ms(0) is None
+    assert kept[0].ended_ms == START
+
+
+@pytest.mark.parametrize("first", NODE_STATES)
+@pytest.mark.parametrize("second", NODE_STATES)
+def test_a_state_applies_only_if_its_rank_is_higher(first, second):
+    kept = nodes()
+    kept.apply_state(state(0, first, try_=2))
+    ranks = {name: min(code, 3) for code, name in enumerate(NODE_STATES)}
+
+    verdict = kept.apply_state(state(0, second, try_=2))
+
+    if ranks[second] > ranks[first]:
+        assert (verdict, kept[0].state) == (Verdict.applied, second)
+    else:
+        equal = ranks[second] == ranks[first]
+        assert verdict is (Verdict.duplicate if equal else Verdict.stale)
+        assert kept[0].state is first
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_end_reopens_only_by_a_later_try_or_invocation(end):
+    kept = nodes()
+    kept.apply_state(state(0, end, try_=3, invocation=2))
+
+    assert kept.apply_state(state(0, "RUNNING", try_=3, invocation=2)) == "stale"
+    assert kept.apply_state(state(0, "RUNNING", try_=9, invocation=1)) == "stale"
+    assert kept.apply_state(state(0, "RUNNING", try_=4, invocation=2)) == "applied"
+    assert kept.apply_state(state(0, "PENDING", try_=1, invocation=3)) == "applied"
+    assert (kept[0].invocation, kept[0].try_) == (3, 1)
+
+
+def test_a_later_try_starts_afresh():
+    kept = nodes()
+    failure = Failure("ValueError", "no")
+    kept.apply_state(state(0, "RUNNING", host="a", ray_attempt=1))
+    kept.apply_progress(0, progress(0, 4, current=3, total=9, message="m"))
+    kept.apply_state(state(0, "FAILED", error=failure))
+    assert kept[0].error == Fault(kind="ValueError", text="no")
+
+    kept.apply_state(state(0, "SUBMITTED", START + 5, try_=2))
+
+    expected = Detail(state=NodeState.SUBMITTED, submitted_ms=START + 5, try_=2)
+    assert kept[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("sequence", "verdict"), [(4, "stale"), (5, "duplicate"), (6, "applied")]
+)
+def test_progress_is_ordered_by_its_sequence(sequence, verdict):
+    kept = nodes()
+    kept.apply_progress(0, progress(0, 5, message="five"))
+
+    assert kept.apply_progress(0, progress(0, sequence, message="new")) == verdict
+    assert kept[0].message == ("new" if verdict == "applied" else "five")
+
+
+def test_progress_never_moves_a_state():
+    kept = nodes()
+    kept.apply_state(state(0, "SUCCEEDED", START))
+
+    verdict = kept.apply_progress(0, progress(0, 1, at_ms=START + 9, current=1))
+
+    assert verdict is Verdict.applied
+    assert kept[0].state is NodeState.SUCCEEDED
+    assert (kept[0].ended_ms, kept[0].reported_ms) == (START, START + 9)
+
+
+def test_progress_of_an_earlier_try_is_stale():
+    kept = nodes()
+    kept.apply_state(state(0, "RUNNING", try_=2))
+
+    assert kept.apply_progress(0, progress(0, 9, try_=1)) is Verdict.stale
+
+
+def test_progress_of_a_try_not_yet_told_waits_for_it():
+    kept = nodes()
+    kept.apply_state(state(0, "RUNNING"))
+
+    assert kept.apply_progress(0, progress(0, 2, try_=2, message="b")) == "applied"
+    assert kept.apply_progress(0, progress(0, 2, try_=2, message="b")) == "duplicate"
+    assert kept.apply_progress(0, progress(0, 1, try_=2, message="a")) == "stale"
+    assert kept[0].message is UNSET
+    kept.apply_state(state(0, "RUNNING", try_=2))
+
+    assert (kept[0].message, kept[0].sequence) == ("b", 2)
+
+
+def test_progress_of_a_try_that_never_came_is_dropped():
+    kept = nodes()
+    kept.apply_progress(0, progress(0, 2, try_=2, message="b"))
+
+    kept.apply_state(state(0, "RUNNING", try_=3))
+
+    assert kept[0].message is UNSET
+
+
+def test_a_report_leaves_what_it_does_not_say():
+    kept = nodes()
+    kept.apply_progress(0, progress(0, 1, current=1, total=4, metrics={"a": 1}))
+
+    kept.apply_progress(0, progress(0, 2, message="m", host="h"))
+
+    found = kept[0]
+    assert (found.current, found.total, found.metrics) == (1, 4, {"a": 1})
+    assert (found.message, found.host) == ("m", "h")
+
+
+@pytest.mark.parametrize(
+    ("said", "current", "total"),
+    [({"current": 7}, 7, UNSET), ({"total": 2}, UNSET, 2), ({"current": 4}, 4, 4)],
+)
+def test_two_reports_never_add_up_to_more_than_all(said, current, total):
+    kept = nodes()
+    kept.apply_progress(0, progress(0, 1, current=3, total=4))
+
+    kept.apply_progress(0, progress(0, 2, **said))
+
+    assert (kept[0].current, kept[0].total) == (current, total)
+
+
+def test_a_resent_state_applies_without_times():
+    kept = nodes()
+    kept.apply_state(state(0, "RUNNING", START, host="a"))
+
+    assert kept.set_state(0, NodeState.RUNNING, 1) is Verdict.duplicate
+    assert kept.set_state(0, NodeState.PENDING, 1) is Verdict.stale
+    assert kept.set_state(0, NodeState.FAILED, 1) is Verdict.applied
+    assert (kept[0].state, kept[0].host) == (NodeState.FAILED, "a")
+    assert kept.set_state(0, NodeState.SUBMITTED, 2) is Verdict.applied
+    assert kept[0] == Detail(state=NodeState.SUBMITTED, try_=2)
+
+
+def test_only_released_nodes_are_handed_out_by_ordinal():
+    kept = nodes(4)
+    for ordinal in (3, 1, 0):
+        kept.apply_state(state(ordinal, "RUNNING"))
+
+    assert not kept.dirty
+    kept.release(2)
+
+    assert kept.take()[0] == [0, 1]
+    assert kept.take() == ([], [])
+
+
+def test_only_what_changed_is_handed_out():
+    kept = nodes(100)
+    kept.release(100)
+    kept.take()
+
+    kept.apply_state(state(41, "RUNNING"))
+    kept.apply_state(state(7, "RUNNING"))
+    kept.apply_state(state(7, "PENDING"))
+
+    assert kept.dirty
+    ordinals, details = kept.take()
+    assert ordinals == [7, 41]
+    assert details == [kept[7], kept[41]]
+
+
+def test_what_is_restored_is_handed_out_again_as_it_is_now():
+    kept = nodes(3)
+    kept.release(3)
+    ordinals, _ = kept.take()
+    kept.apply_state(state(1, "RUNNING"))
+
+    kept.restore(ordinals)
+
+    assert kept.take() == ([0, 1, 2], [kept[0], kept[1], kept[2]])
+
+
+def test_withheld_nodes_wait_for_their_next_release():
+    kept = nodes(3)
+    kept.release(3)
+
+    kept.withhold(1)
+    kept.apply_state(state(2, "RUNNING"))
+
+    assert (kept.released, kept.take()[0]) == (1, [0])
+    kept.release(3)
+    assert kept.take()[0] == [1, 2]

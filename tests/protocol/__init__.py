@@ -1,0 +1,1 @@
+"""Tests of what may cross a process or reach a row."""

@@ -1,0 +1,216 @@
+"""Remote functions of the tests, small enough to run side by side on two CPUs."""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+import ray
+
+from actors import leaf
+from django_ray.workflow import fan_out, report, run
+
+SECRET = "hunter2-of-the-leaves"
+
+
+@ray.remote(num_cpus=0.25)
+def double(number):
+    return 2 * number
+
+
+@ray.remote(num_cpus=0.25)
+def add(*numbers):
+    return sum(numbers)
+
+
+@ray.remote(num_cpus=0.25)
+def collect(value, *, more=None):
+    """Return what a leaf gets, with references in containers followed."""
+    return follow(value), follow(more)
+
+
+def follow(value):
+    if isinstance(value, ray.ObjectRef):
+        return ["ref", ray.get(value)]
+    if isinstance(value, list | tuple):
+        return [follow(item) for item in value]
+    if isinstance(value, dict):
+        return {str(follow(key)): follow(item) for key, item in value.items()}
+    return value
+
+
+@ray.remote(num_cpus=0.25)
+def fail_odd(number):
+    if number % 2:
+        raise ValueError(f"odd: {number}")
+    return number
+
+
+@ray.remote(num_cpus=0.25)
+def fail_long(size):
+    raise ValueError("x" * size)
+
+
+@ray.remote(num_cpus=0.25)
+def fail_secret():
+    raise ValueError(f"cannot log in with password={SECRET}")
+
+
+@ray.remote(num_cpus=0.25, max_retries=0)
+def die():
+    os._exit(1)
+
+
+@ray.remote(num_cpus=0.25, num_returns=3)
+def three(number):
+    return number, number + 1, number + 2
+
+
+@ray.remote(num_cpus=0.25, num_returns=3)
+def three_made(number):
+    yield number
+    yield number + 1
+    yield number + 2
+
+
+@ray.remote(num_cpus=0.25, num_returns=2)
+def one_too_few():
+    return (1,)
+
+
+@ray.remote(num_cpus=0.25, num_returns=0)
+def nothing():
+    return None
+
+
+@ray.remote(num_cpus=0.25)
+def count_up(number):
+    """A streaming generator, which raises midway at 3."""
+    for step in range(number):
+        yield step
+        if step == 2:
+            raise ValueError("midway")
+
+
+@ray.remote(num_cpus=0.25, max_retries=2, retry_exceptions=True)
+def succeed_at_last(folder):
+    path = os.path.join(folder, "tried")
+    with open(path, "a", encoding="ascii") as file:
+        file.write("x")
+    if os.path.getsize(path) < 3:
+        raise ValueError("not yet")
+    report(1, 1)
+    return os.path.getsize(path)
+
+
+@ray.remote(num_cpus=0.25)
+def wait_in_python(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        threading.Event().wait(0.01)
+    return "waited"
+
+
+@ray.remote(num_cpus=0.25)
+def wait_stubbornly(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            threading.Event().wait(0.05)
+        except KeyboardInterrupt:
+            continue
+    return "waited"
+
+
+@ray.remote(num_cpus=0.25)
+def hold(folder, name, others):
+    """Wait until as many have arrived as there are others, to know that they overlap."""
+    with open(os.path.join(folder, name), "w", encoding="ascii"):
+        pass
+    until = time.monotonic() + 60
+    while len(os.listdir(folder)) < others:
+        if time.monotonic() > until:
+            raise TimeoutError("the others did not come")
+        threading.Event().wait(0.01)
+    return name
+
+
+@ray.remote(num_cpus=0.25)
+def work_inside(number):
+    """A leaf that runs graphs of its own."""
+    return list(fan_out(double, range(number))), run(add.bind(double.bind(3), 1))
+
+
+@ray.remote(num_cpus=0.25)
+def signature(first, second=2, *, third=3):
+    return first, second, third
+
+
+@ray.remote(num_cpus=0.25)
+def say(*arguments, **words):
+    """Report as asked."""
+    report(*arguments, **words)
+    return leaf.current() is not None
+
+
+@ray.remote(num_cpus=0.25)
+def say_in_a_thread():
+    """Report from a helper thread, and say whether that thread has a leaf."""
+    found = []
+
+    def help_out():
+        report(1, 2)
+        found.append(leaf.current())
+
+    thread = threading.Thread(target=help_out)
+    thread.start()
+    thread.join()
+    return found == [None]
+
+
+@ray.remote(num_cpus=0.25)
+def say_streaming():
+    for step in range(3):
+        report(step, 3)
+        yield leaf.current() is not None
+
+
+@ray.remote(num_cpus=0.25)
+def say_and_last(seconds):
+    report(1, 2, message="begun")
+    threading.Event().wait(seconds)
+
+
+class Stubborn(Exception):
+    """An error that takes no attribute and has no text."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        raise TypeError(name)
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@ray.remote(num_cpus=0.25)
+def fail_stubbornly():
+    raise Stubborn
+
+
+@dataclass
+class Box:
+    """An object that may hide a node."""
+
+    inside: object
+
+
+@ray.remote(num_cpus=0.25)
+def unpack(box):
+    return ray.get(box.inside)
+
+
+@ray.remote
+class Actor:
+    def method(self, value):
+        return value

@@ -1,0 +1,253 @@
+"""Plans of graphs; nothing is executed, so no Ray is needed."""
+
+import pytest
+import ray
+from ray.dag import InputNode, MultiOutputNode
+
+from actors import dag, internals
+from django_ray.errors import GraphRefused
+from django_ray.protocol.limits import V1
+from tests.ray.leaves import (
+    Actor,
+    Box,
+    add,
+    collect,
+    count_up,
+    double,
+    nothing,
+    three,
+)
+
+PATH = "tests.ray.leaves."
+
+
+def order(plan):
+    """The first argument of each call, which the tests use as its name."""
+    return [call.node.get_args()[0] for call in plan.calls]
+
+
+def after(plan):
+    return [call.after for call in plan.calls]
+
+
+def reference(byte):
+    return ray.ObjectRef(bytes([byte]) * 28)
+
+
+def test_every_call_stands_behind_what_it_depends_on():
+    first = double.bind("first")
+    second = double.bind("second")
+    third = add.bind("third", first, second)
+
+    plan = dag.plan(add.bind("root", third, first), ())
+
+    assert order(plan) == ["first", "second", "third", "root"]
+    assert after(plan) == [(), (), (0, 1), (0, 2)]
+
+
+def test_a_node_used_twice_is_one_call_also_inside_containers():
+    shared = double.bind("shared")
+
+    plan = dag.plan(
+        collect.bind("root", more=[shared, {"a": (shared,), shared: 1}]), ()
+    )
+
+    assert order(plan) == ["shared", "root"]
+    assert after(plan) == [(), (0,)]
+
+
+def test_a_chain_of_ten_thousand_needs_no_recursion():
+    node = double.bind("end")
+    for _ in range(10_000):
+        node = double.bind(node)
+
+    plan = dag.plan(node, ())
+
+    assert len(plan.calls) == 10_001
+    assert plan.calls[-1].after == (9_999,)
+
+
+def test_a_cycle_made_by_force_is_refused():
+    first = double.bind(1)
+    second = double.bind(first)
+    internals.upstream(first).append(second)
+
+    with pytest.raises(GraphRefused, match="cycle"):
+        dag.plan(second, ())
+
+
+REFUSED = {
+    "an actor": (lambda: Actor.bind(), "actors"),
+    "its method": (lambda: Actor.bind().method.bind(1), "actors"),
+    "behind a method": (lambda: add.bind(Actor.bind().method.bind(1)), "actors"),
+    "behind a stream": (lambda: add.bind(count_up.bind(1)), "streaming"),
+    "with a stream inside": (lambda: add.bind([count_up.bind(1)]), "streaming"),
+    "a dynamic generator": (
+        lambda: count_up.options(num_returns="dynamic").bind(1),
+        "dynamic",
+    ),
+    "a function": (lambda: add, "bind"),
+    "nothing": (lambda: None, "bind"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*dynamic")
+@pytest.mark.parametrize(("node", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_run_is_refused_by_name(node, reason):
+    with pytest.raises(GraphRefused, match=reason):
+        dag.plan(node(), ())
+
+
+def test_a_streaming_generator_may_stand_at_the_root():
+    assert len(dag.plan(count_up.bind(1), ()).calls) == 1
+    assert (
+        len(dag.plan(MultiOutputNode([count_up.bind(1), three.bind(1)]), ()).calls) == 2
+    )
+
+
+def test_arguments_are_filled_with_what_the_calls_gave():
+    one, two = double.bind(1), double.bind(2)
+    plan = dag.plan(collect.bind([one, ({"a": two}, 5)], more=one), ())
+    plan.set(0, "one")
+    plan.set(1, "two")
+
+    assert plan.arguments(2) == ([["one", ({"a": "two"}, 5)]], {"more": "one"})
+
+
+def test_a_node_hidden_in_an_object_is_found_and_replaced_in_a_copy():
+    box = Box(double.bind(1))
+    plan = dag.plan(collect.bind(box, more=7), ())
+    plan.set(0, "one")
+
+    args, kwargs = plan.arguments(1)
+
+    assert after(plan) == [(), (0,)]
+    assert args == [Box("one")]
+    assert kwargs == {"more": 7}
+    assert box.inside is not None
+    assert box.inside != "one"
+
+
+def test_an_argument_that_hides_nothing_is_passed_as_it_is():
+    box = Box(3)
+    plan = dag.plan(collect.bind(box, more=double.bind(1)), ())
+    plan.set(0, "one")
+
+    assert plan.arguments(1)[0][0] is box
+
+
+def test_values_that_nothing_waits_for_are_forgotten():
+    plan = dag.plan(add.bind(double.bind(1)), ())
+    plan.set(0, "one")
+
+    plan.forget(0)
+
+    assert "one" not in plan.values.values()
+
+
+def test_the_only_input_is_passed_as_it_is_and_several_by_place():
+    with InputNode() as given:
+        whole = collect.bind(given)
+        parts = collect.bind(given[0], more=given[1])
+
+    assert dag.plan(whole, ("all",)).arguments(0) == (["all"], {})
+    assert dag.plan(parts, ("a", "b")).arguments(0) == (["a"], {"more": "b"})
+
+
+def test_parts_of_one_input_are_taken_by_key_and_by_attribute():
+    # Ray keeps one node for a key, however it is taken.
+    with InputNode() as given:
+        by_key = collect.bind(given["inside"])
+    with InputNode() as given:
+        by_attribute = collect.bind(given.inside)
+
+    assert dag.plan(by_key, ({"inside": 1},)).arguments(0)[0] == [1]
+    assert dag.plan(by_attribute, (Box(2),)).arguments(0)[0] == [2]
+
+
+def test_inputs_and_their_node_are_given_together():
+    with InputNode() as given:
+        needs = collect.bind(given)
+
+    with pytest.raises(GraphRefused, match="InputNode"):
+        dag.plan(needs, ())
+    with pytest.raises(GraphRefused, match="InputNode"):
+        dag.plan(collect.bind(1), (1,))
+
+
+def test_the_result_of_several_outputs_is_a_list_and_is_kept():
+    plan = dag.plan(MultiOutputNode([double.bind(1), double.bind(2)]), ())
+    plan.set(0, "one")
+    plan.set(1, "two")
+
+    assert plan.result() == ["one", "two"]
+    assert plan.kept == (0, 1)
+
+
+def test_references_are_found_at_the_top_in_containers_and_in_inputs():
+    with InputNode() as given:
+        node = collect.bind(reference(1), more=[{"a": (reference(2),)}, given])
+
+    (call,) = dag.plan(node, ([reference(3)],)).calls
+
+    assert set(call.references) == {reference(1), reference(2), reference(3)}
+
+
+def test_a_name_is_the_id_and_a_path_is_numbered_by_first_visit():
+    first, second = double.bind(1), double.bind(2)
+    named = double.options(name="last").bind(3)
+    plan = dag.plan(add.bind(first, second, named), ())
+
+    assert dag.identify(plan.calls, "7.") == [
+        f"7.{PATH}double#0",
+        f"7.{PATH}double#1",
+        "7.last",
+        f"7.{PATH}add#0",
+    ]
+    assert [call.label for call in plan.calls][1:3] == [f"{PATH}double", "last"]
+
+
+def identify(name):
+    plan = dag.plan(nothing.options(name=name).bind(), ())
+    return dag.identify(plan.calls, "1.")
+
+
+def test_the_longest_id_is_taken_and_one_byte_more_is_refused():
+    room = V1.node_id - len("1.")
+
+    assert identify("x" * (room - 1)) == ["1." + "x" * (room - 1)]
+    assert identify("x" * room) == ["1." + "x" * room]
+    with pytest.raises(GraphRefused, match="257 bytes; the limit is 256"):
+        identify("x" * (room + 1))
+    with pytest.raises(GraphRefused, match="the limit is 256"):
+        identify("ü" * 128)
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\ud800b", "a\x1b[31mb", "a\nb", "\x9b1m"])
+def test_a_name_with_refused_characters_is_refused_and_not_quoted(name):
+    with pytest.raises(GraphRefused, match="control characters") as caught:
+        identify(name)
+
+    assert name not in str(caught.value)
+
+
+def test_a_repeated_name_is_refused():
+    twice = double.options(name="twice")
+
+    plan = dag.plan(add.bind(twice.bind(1), twice.bind(2)), ())
+
+    with pytest.raises(GraphRefused, match="one id"):
+        dag.identify(plan.calls, "1.")
+
+
+def test_a_path_too_long_for_an_id_is_shortened():
+    def inner():
+        pass
+
+    inner.__qualname__ = "f" * 2_000
+    plan = dag.plan(ray.remote(inner).bind(), ())
+
+    (made,) = dag.identify(plan.calls, "1.")
+
+    assert len(made.encode()) <= V1.node_id
+    assert len(plan.calls[0].label.encode()) == V1.label

@@ -1,0 +1,176 @@
+"""A task from enqueue to its recorded end, on a real Ray and a real PostgreSQL."""
+
+from datetime import timedelta
+
+import pytest
+from django.tasks import TaskResultStatus
+from django.utils import timezone
+
+from actors import remote
+from django_ray.models.executions import ExecutionLease, RayTaskExecution
+from django_ray.models.progress import NodeDetail, RunStages
+from django_ray.protocol import summary as summaries
+from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
+from django_ray.tasks import service
+from django_ray.tasks.fleet import RayFleet
+from django_ray.tasks.worker import Terms, Worker
+from tests.ray import tasks
+from tests.ray.conftest import wait_until
+
+pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def worker(ray_cluster):
+    terms = Terms(
+        owner=service.owner(),
+        backends={"default"},
+        queues={"default"},
+        concurrency=4,
+        lease=timedelta(seconds=60),
+        redact=(),
+    )
+    worker = Worker(terms, RayFleet(), timezone.now)
+    yield worker
+    drain(worker)
+
+
+def drain(worker):
+    wait_until(lambda: worker.step(claiming=False) or worker.is_idle, 90)
+
+
+def work(worker, *results):
+    """Let the worker work until the results are there."""
+
+    def are_finished():
+        worker.step(claiming=True)
+        for result in results:
+            result.refresh()
+        return all(result.is_finished for result in results)
+
+    wait_until(are_finished, 180)
+    return results[0]
+
+
+def row_of(result):
+    return RayTaskExecution.objects.get(public_id=result.id)
+
+
+def summary_of(result):
+    return summaries.decode(bytes(row_of(result).progress_summary))
+
+
+def actors_of(result):
+    run_id = str(row_of(result).run_id)
+    return [name for name in remote.list_detached() if name.run_id == run_id]
+
+
+def test_workflow_runs_and_its_summary_counts_every_node(worker):
+    result = work(worker, tasks.doubled_sum.enqueue(5))
+
+    assert result.status is TaskResultStatus.SUCCESSFUL
+    assert result.return_value == 20
+    summary = summary_of(result)
+    assert summary.state is WorkflowState.SUCCEEDED
+    assert summary.terminal is not None
+    assert not summary.terminal.derived
+    assert (summary.discovered_nodes, summary.node_counts.succeeded) == (6, 6)
+    assert summary.discovered_edges == 5
+    assert summary.percent == 100
+    assert summary.detail.availability is DetailAvailability.AVAILABLE
+    attempt = row_of(result).attempts.get()
+    assert attempt.state == "SUCCEEDED"
+    assert bytes(attempt.terminal_summary) == bytes(row_of(result).progress_summary)
+    assert not ExecutionLease.objects.exists()
+    wait_until(lambda: not actors_of(result))
+
+
+def test_failing_task_fails_with_its_error_and_without_its_secret(worker):
+    result = work(worker, tasks.failing.enqueue())
+
+    assert result.status is TaskResultStatus.FAILED
+    (error,) = result.errors
+    assert error.exception_class is ValueError
+    assert "ValueError: cannot log in with password=[redacted]" in error.traceback
+    assert tasks.SECRET not in error.traceback
+    assert summary_of(result).state is WorkflowState.FAILED
+
+
+def test_failing_leaf_fails_the_task_and_is_counted_without_its_secret(worker):
+    result = work(worker, tasks.failing_leaf.enqueue())
+
+    assert result.status is TaskResultStatus.FAILED
+    assert tasks.SECRET not in result.errors[0].traceback
+    assert summary_of(result).node_counts.failed == 1
+    records = NodeDetail.objects.values_list("record", flat=True)
+    assert b"[redacted]" in b"".join(map(bytes, records))
+    assert tasks.SECRET.encode() not in b"".join(map(bytes, records))
+    stages = RunStages.objects.values_list("body", flat=True)
+    assert tasks.SECRET.encode() not in b"".join(map(bytes, stages))
+
+
+def test_unreachable_database_of_the_collector_does_not_fail_the_task(
+    worker, collector_dsn
+):
+    before = collector_dsn.read_text()
+    collector_dsn.write_text("postgresql://nobody:nothing@127.0.0.1:1/nowhere")
+    try:
+        result = work(worker, tasks.doubled_sum.enqueue(3))
+    finally:
+        collector_dsn.write_text(before)
+
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 6)
+    summary = summary_of(result)
+    assert summary.state is WorkflowState.SUCCEEDED
+    assert summary.detail.availability is DetailAvailability.NOT_REPORTED
+    assert summary.terminal is not None
+    assert summary.terminal.derived
+    wait_until(lambda: not actors_of(result))
+
+
+def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, settings):
+    results = {}
+    for policy in ("summary", "terminal_only", "disabled"):
+        settings.DJANGO_RAY = {"REPORTING_POLICY": policy}
+        results[policy] = tasks.doubled_sum.enqueue(3)
+    settings.DJANGO_RAY = {}
+
+    work(worker, *results.values())
+
+    summaries_by_policy = {key: summary_of(result) for key, result in results.items()}
+    assert {result.return_value for result in results.values()} == {6}
+    assert {
+        policy: (summary.state, summary.detail.availability, summary.discovered_nodes)
+        for policy, summary in summaries_by_policy.items()
+    } == {
+        "summary": ("SUCCEEDED", "OMITTED_BY_POLICY", 4),
+        "terminal_only": ("SUCCEEDED", "OMITTED_BY_POLICY", 4),
+        "disabled": ("SUCCEEDED", "DISABLED", 0),
+    }
+    assert not NodeDetail.objects.exists()
+
+
+def test_whatever_the_function_does_its_end_is_recorded(worker, settings):
+    settings.DJANGO_RAY = {"REPORTING_POLICY": "disabled"}
+    unstorable = tasks.unstorable.enqueue()
+    leaving = tasks.leaving.enqueue()
+    interrupted = tasks.interrupted.enqueue()
+    attempt = tasks.attempt.enqueue()
+
+    work(worker, unstorable, leaving, interrupted, attempt)
+
+    assert unstorable.errors[0].exception_class is ValueError
+    assert "NUL" in unstorable.errors[0].traceback
+    assert leaving.errors[0].exception_class is SystemExit
+    assert row_of(interrupted).state == "CANCELLED"
+    assert summary_of(interrupted).state is WorkflowState.CANCELLED
+    assert attempt.return_value == [1, attempt.id]
+
+
+def test_task_whose_process_dies_is_lost_and_its_actors_are_gone(worker):
+    result = work(worker, tasks.crashing.enqueue())
+
+    assert row_of(result).state == "LOST"
+    assert "WorkerCrashedError" in result.errors[0].traceback
+    assert summary_of(result).state is WorkflowState.LOST
+    wait_until(lambda: not actors_of(result))

@@ -1,0 +1,73 @@
+"""`manage.py ray_worker --local` as a process: works, drains, leaves nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from django_ray.tasks import service
+from tests.ray import tasks
+from tests.ray.conftest import ROOT, SETTINGS, wait_until
+
+pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
+
+
+def rays_of(folder: Path) -> list[str]:
+    """Name the processes that were started in the worker's session or below it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes()
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"TMPDIR={folder}".encode() in environment and command:
+            found.append(command.decode(errors="replace"))
+    return found
+
+
+@pytest.fixture
+def worker(tmp_path):
+    environment = {
+        **os.environ,
+        "DATABASE_URL": service.database_url(),
+        "DJANGO_SETTINGS_MODULE": SETTINGS,
+        "PYTHONPATH": ROOT,
+        "TMPDIR": str(tmp_path),
+    }
+    command = [*(sys.executable, "-m", "django", "ray_worker"), "--local", "--cpus=2"]
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tmp_path):
+    result = tasks.doubled_sum.enqueue(3)
+
+    def is_finished():
+        assert worker.poll() is None, worker.communicate()[0]
+        result.refresh()
+        return result.is_finished
+
+    wait_until(is_finished, 120)
+    assert result.return_value == 6
+    assert rays_of(tmp_path)
+
+    worker.send_signal(signal.SIGTERM)
+    said, _ = worker.communicate(timeout=60)
+
+    assert worker.returncode == 0, said
+    assert "Ray dashboard: http://127.0.0.1:" in said
+    assert "Worker has ended." in said
+    wait_until(lambda: not rays_of(tmp_path), 20)
