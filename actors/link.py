@@ -95,7 +95,8 @@ class Link:
         )
         self._records = limits.frame_records
         self._flights: dict[object, Flight] = {}
-        self._number = self._epoch = self._floor = 0
+        self._number = self._epoch = self._floor = self._since = 0
+        self._begins = False
         self._failures = self._resyncs = self._refusals = 0
         self._sent_ms: int | None = None
         self._hold: tuple[int, int] | None = None
@@ -110,7 +111,8 @@ class Link:
     @property
     def has_room(self) -> bool:
         """Claim that the window admits another frame."""
-        return len(self._flights) < self._window
+        # A beginning goes alone: a frame that overtook it would be taken for it.
+        return len(self._flights) < (1 if self._begins else self._window)
 
     def due_in(self, now_ms: int, urgent: bool) -> int | None:
         """Return in how many milliseconds `send` has something to do; None: not yet."""
@@ -216,6 +218,7 @@ class Link:
         match answer.status:
             case Status.OK:
                 self._resyncs = self._refusals = 0
+                self._begins = self._begins and flight.number <= self._since
                 self._records = min(2 * self._records, self._limits.frame_records)
             case Status.RESYNC:
                 self._restart(flight, now_ms)
@@ -237,6 +240,7 @@ class Link:
             logger.warning("A frame did not reach the collector; it is tried again.")
         self._tallies["failed_calls"] += 1
         self._kept.requeue(0)
+        self._begin()
         if self._hold is None:
             self._failures += 1
             self._hold = (now_ms, _backoff(self._failures))
@@ -251,6 +255,7 @@ class Link:
             logger.exception("The coordinator's resync failed; latest values are sent.")
             first = []
         self._kept.restart(first)
+        self._begin()
         self._floor = self._number
         self._tallies["resyncs"] += 1
         self._resyncs += 1
@@ -264,6 +269,7 @@ class Link:
             logger.warning("The collector refused a frame: %.64s.", reason)
         self._tallies["refused_frames"] += 1
         self._refusals += 1
+        self._begin()
         if self._refusals > REFUSALS:
             self.hush("refused")
         elif flight.records > 1:
@@ -271,6 +277,11 @@ class Link:
             self._records = flight.records // 2
         else:
             self._kept.discard(flight.number)
+
+    def _begin(self) -> None:
+        """Note that the next frame may be taken for a beginning by the collector."""
+        self._begins = True
+        self._since = self._number
 
 
 def _parse(data: bytes | None) -> frames.Acknowledgement | None:

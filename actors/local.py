@@ -21,19 +21,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from django_ray.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
 OBJECT_STORE_BYTES = 256 * 1024 * 1024
 START_SECONDS = 180.0
-DRAIN_SECONDS = 10.0
+ASK_SECONDS = 2.0
+KILL_SECONDS = 10.0
 STEP_SECONDS = 0.05
 
 logger = logging.getLogger(__name__)
 
-_READY = "Ray runtime started"
 _FOREIGN = ("RAY_ADDRESS", "RAY_JOB_ID", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -62,7 +61,7 @@ class LocalRay:
         kept = {key: environment[key] for key in environment if key not in _FOREIGN}
         self._environment = {**kept, **self._credentials}
         self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._session: int | None = None
 
     def __enter__(self) -> Address:
         return self.start()
@@ -76,14 +75,14 @@ class LocalRay:
         self.stop()
 
     def start(self) -> Address:
-        """Start the head and wait for it; ConfigurationError says where it stuck."""
+        """Start the head and wait for it; ConfigurationError says that it cannot."""
         # Ray's sockets lie in it, and a socket's path is at most 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="dr-", dir=_short_folder()))
         client, dashboard = _free_ports(2)
-        log = self._folder / "start.log"
+        # Not with --block: it ends the whole node when any helper process of it fails.
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head"),
-            *("--block", "--disable-usage-stats", "--port=0"),
+            *("--disable-usage-stats", "--port=0"),
             f"--node-ip-address={LOOPBACK}",
             f"--temp-dir={self._folder}",
             f"--num-cpus={self._num_cpus}",
@@ -92,17 +91,8 @@ class LocalRay:
             f"--dashboard-host={LOOPBACK}",
             f"--dashboard-port={dashboard}",
         ]
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
         try:
-            self._await_ready(self._process, log)
+            self._launch(command, self._folder / "start.log")
         except BaseException:
             self.stop()
             raise
@@ -112,24 +102,33 @@ class LocalRay:
             credentials=dict(self._credentials),
         )
 
-    def _await_ready(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while _READY not in log.read_text(errors="replace"):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(STEP_SECONDS)
-                raise _refused(f"The local Ray ended at its start ({code}).", log)
-            if time.monotonic() > deadline:
-                raise _refused("The local Ray did not start in time.", log)
+    def _launch(self, command: list[str], log: Path) -> None:
+        with log.open("wb") as output:
+            launcher = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._session = launcher.pid
+        try:
+            code = launcher.wait(START_SECONDS)
+        except subprocess.TimeoutExpired as exc:
+            launcher.kill()
+            launcher.wait()
+            raise _refused("The local Ray did not start in time.", log) from exc
+        if code:
+            raise _refused(f"The local Ray ended at its start ({code}).", log)
 
     def stop(self) -> None:
         """End every process of this Ray and remove its folder; a second call is nothing."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(DRAIN_SECONDS)
-            _end_session(process.pid)
-            process.wait()
+        session, self._session = self._session, None
+        if session is not None:
+            # Some of Ray's processes do not end by a request: they get the chance to.
+            _end_session(session, signal.SIGTERM, ASK_SECONDS)
+            _end_session(session, signal.SIGKILL, KILL_SECONDS)
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -171,13 +170,18 @@ def _free_ports(number: int) -> list[int]:
     return found
 
 
-def _end_session(leader: int) -> None:
-    """Kill what is left in the session that `leader` made; nobody else is in it."""
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while members := [pid for pid in _processes() if _session(pid) == leader]:
-        for pid in members:
+def _end_session(leader: int, number: signal.Signals, seconds: float) -> None:
+    """Signal what is left in the session that `leader` made; nobody else is in it.
+
+    The leader itself is gone, but no process gets its number while its session lives.
+    """
+    deadline = time.monotonic() + seconds
+    signalled: set[int] = set()
+    while members := {pid for pid in _processes() if _session(pid) == leader}:
+        for pid in members - signalled:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
+        signalled |= members
         if time.monotonic() > deadline:
             return
         time.sleep(STEP_SECONDS)

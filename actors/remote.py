@@ -185,10 +185,6 @@ class CollectorActor:
         """Apply a frame and return the encoded answer."""
         return frames.encode(self._collector.ingest(frame, self._clock()))
 
-    def status(self) -> dict[str, int | str]:
-        """Answer for Collector.status."""
-        return self._collector.status(self._clock())
-
     def leave(self) -> None:
         """End the actor's process."""
         exit_actor()  # type: ignore[no-untyped-call]

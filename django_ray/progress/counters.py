@@ -75,8 +75,11 @@ class Counters:
             if after - first == 1:
                 yield self._stages[first], 1
                 continue
-            for stage in range(V1.stages):
-                # Counting bytes is far faster than looking at each.
+            # Counting bytes is far faster than looking at each, unless they are few.
+            few = after - first < V1.stages
+            for stage in (
+                sorted(set(self._stages[first:after])) if few else range(V1.stages)
+            ):
                 found = self._stages.count(stage, first, after)
                 if found:
                     yield stage, found

@@ -51,6 +51,7 @@ _CAUSES = (
     ("authentication failed", "the credentials are refused"),
     ("does not exist", "the database or role does not exist"),
     ("refused", "nothing listens there"),
+    ("No such file", "nothing listens there"),
     ("too many", "no connection is free"),
     ("remaining connection slots", "no connection is free"),
     ("starting up", "the server is starting"),

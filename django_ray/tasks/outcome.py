@@ -120,14 +120,6 @@ def of_fault(exc: DjangoRayError) -> Failed:
     )
 
 
-def message_of(exc: BaseException) -> str:
-    """Return an error's own text, whatever its `__str__` does."""
-    try:
-        return str(exc)
-    except Exception:
-        return ""
-
-
 def _traceback(exc: BaseException, redactor: Redactor) -> str:
     """Format the error, each piece redacted before it is cut; keep what comes last."""
     pieces: list[str] = []

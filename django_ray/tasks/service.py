@@ -34,6 +34,7 @@ from django_ray.tasks.worker import Terms, Worker
 POLL_S = 0.1
 IDLE_S = 0.5
 RECONCILE_S = 60.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +58,22 @@ def serve(
         redact=settings.redact,
     )
     stop = _Stop()
-    with _joined(address, cpus, say), _signals(stop, say):
+    with _signals(stop) as install, _joined(address, cpus, say):
+        install()
         say(f"Worker {terms.owner} serves {', '.join(sorted(queues))}.")
-        worker = Worker(terms, RayFleet(), timezone.now)
         with _reconciling():
-            worker.run(lambda: stop.is_set, time.sleep, poll_s=POLL_S, idle_s=IDLE_S)
+            _work(Worker(terms, RayFleet(), timezone.now), stop, say)
     say("Worker has ended.")
+
+
+def _work(worker: Worker, stop: "_Stop", say: Callable[[str], object]) -> None:
+    stop.may_leave = True
+    try:
+        worker.run(lambda: stop.is_set, time.sleep, poll_s=POLL_S, idle_s=IDLE_S)
+    except KeyboardInterrupt:
+        say("Leaving what runs.")
+    finally:
+        stop.may_leave = False
 
 
 def owner() -> str:
@@ -131,31 +142,37 @@ def authenticated(started: Address) -> Iterator[None]:
 
 
 class _Stop:
-    """A flag that a signal may raise anywhere; an Event's lock may be held by then."""
+    """Flags that a signal may raise anywhere; an Event's lock may be held by then.
+
+    Leaving is possible only while the worker works, so that no signal, however often it
+    comes, keeps a local Ray from being stopped.
+    """
 
     is_set = False
+    may_leave = False
 
 
 @contextlib.contextmanager
-def _signals(stop: _Stop, say: Callable[[str], object]) -> Iterator[None]:
-    """Turn the first signal into `stop` and the second into an end.
+def _signals(stop: _Stop) -> Iterator[Callable[[], None]]:
+    """Let signals raise `stop`; what is yielded installs the handlers again.
 
-    After Ray is joined: it installs a handler of its own for SIGTERM.
+    Ray installs a handler of its own for SIGTERM when it is joined.
     """
 
     def drain(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set:
+        if stop.is_set and stop.may_leave:
+            stop.may_leave = False
             raise KeyboardInterrupt
         stop.is_set = True
 
-    before = {
-        number: signal.signal(number, drain)
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    def install() -> None:
+        for number in SIGNALS:
+            signal.signal(number, drain)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    install()
     try:
-        yield
-    except KeyboardInterrupt:
-        say("Leaving what runs.")
+        yield install
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

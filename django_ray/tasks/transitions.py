@@ -17,6 +17,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from django_ray import conf
+from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
 from django_ray.models.progress import WorkflowRun
@@ -176,9 +177,13 @@ def identity_of(execution: RayTaskExecution) -> RunIdentity:
 
 
 def _pin(execution: RayTaskExecution) -> None:
+    """Pin the plan at the first claim; a row whose options do not parse fails later."""
     if execution.plan is not None:
         return
-    options = conf.parse_options(execution.options)
+    try:
+        options = conf.parse_options(execution.options)
+    except ConfigurationError:
+        return
     pinned = plan.make(
         execution.task_path,
         policy=options.policy,
@@ -239,7 +244,7 @@ def _finish(
     closed = envelope.close(
         None if stored is None else bytes(stored),
         held.identity,
-        options=conf.parse_options(execution.options),
+        options=_options_of(execution),
         plan_fingerprint=execution.plan_fingerprint,
         started_at=execution.started_at,
         outcome=state,
@@ -260,6 +265,14 @@ def _finish(
         terminal_summary=body,
     )
     ExecutionLease.objects.filter(execution=execution).delete()
+
+
+def _options_of(execution: RayTaskExecution) -> conf.Options:
+    # A row that cannot be read must still be able to end.
+    try:
+        return conf.parse_options(execution.options)
+    except ConfigurationError:
+        return conf.Settings().options
 
 
 def _stamp(identity: RunIdentity, closed: summaries.Summary) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 from django.db import connection
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import DataError, InterfaceError, OperationalError
 from django.tasks import task_backends
 from django.tasks.exceptions import InvalidTask
 from django.tasks.signals import task_finished
@@ -188,14 +188,22 @@ class Worker:
             return
         match said:
             case Succeeded(result=result):
-                recorded = transitions.succeed(held, result, now=self._clock())
-                self._ended(held, recorded)
+                self._succeed(held, result)
             case Failed():
                 self._fail(held, said, "error")
             case Cancelled():
                 self._fail(held, outcome.lost("cancelled"), "cancelled")
             case Refused():
                 self._fail(held, outcome.lost("refused"), "refused")
+
+    def _succeed(self, held: Held, result: bytes) -> None:
+        try:
+            recorded = transitions.succeed(held, result, now=self._clock())
+        except DataError as exc:
+            error = outcome.of_error(exc, self._redactor)
+            self._fail(held, error, "result_refused")
+        else:
+            self._ended(held, recorded)
 
     def _fail(self, held: Held, error: Failed, reason: str) -> None:
         state = STATES.get(reason, WorkflowState.FAILED)

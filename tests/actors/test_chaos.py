@@ -11,7 +11,7 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 from tests.fakes import RUN_ID, FakeClock, FakeCollector, FakeHandle
 
-SEEDS = 2000
+SEEDS = 60
 
 
 class ForgetfulCollector(FakeCollector):

@@ -197,6 +197,29 @@ def test_host_that_does_not_start_fails_its_execution_and_pauses_the_claims(desk
     assert len(desk.hosts.started) == 1
 
 
+def test_result_that_postgresql_refuses_fails_the_execution(desk):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b'"a\\u0000b"'))
+
+    desk.step()
+
+    assert row(identity).state == "FAILED"
+    assert "DataError" in row(identity).attempts.get().error_class
+
+
+def test_row_that_cannot_be_read_is_claimed_and_can_end(desk):
+    taskbook.plain.enqueue()
+    RayTaskExecution.objects.update(options={"policy": "no such"})
+    desk.step()
+    (identity,) = desk.hosts.started
+    assert row(identity).plan is None
+
+    desk.hosts.said[identity.run_id] = Lost("ActorDiedError")
+    desk.step()
+
+    assert row(identity).state == "LOST"
+
+
 def test_outcome_of_a_run_that_lost_its_row_changes_nothing(desk, finished):
     identity = desk.started()
     desk.hosts.ends(outcome.Succeeded(b"1"))

@@ -72,12 +72,23 @@ class Naive:
             kept["error"] = record.error.text
 
     def reported(self, record: frames.Progress) -> None:
-        kept = self.reports.setdefault(record.try_, {"sequence": 0})
-        if record.try_ >= self.state["try"] and record.sequence > kept["sequence"]:
-            # Of a try not begun the latest report stands for all.
-            if record.try_ > self.state["try"]:
-                kept.clear()
-            kept |= {"sequence": record.sequence, "message": record.message}
+        begun = self.state["try"]
+        key = (record.try_, record.sequence)
+        # Of tries not begun yet the latest report of all stands for them.
+        rivals = [
+            (try_, kept["sequence"])
+            for try_, kept in self.reports.items()
+            if try_ == record.try_ or (try_ > begun and record.try_ > begun)
+        ]
+        if record.try_ < begun or any(key <= rival for rival in rivals):
+            return
+        if record.try_ > begun:
+            for try_, _ in rivals:
+                del self.reports[try_]
+        self.reports[record.try_] = {
+            "sequence": record.sequence,
+            "message": record.message,
+        }
 
     def now(self) -> dict[str, object]:
         return {**self.state, **self.reports.get(self.state["try"], {"sequence": 0})}

@@ -13,17 +13,17 @@ from django_ray.workflow import fan_out, report, run
 SECRET = "hunter2-of-the-leaves"
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def double(number):
     return 2 * number
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def add(*numbers):
     return sum(numbers)
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def collect(value, *, more=None):
     """Return what a leaf gets, with references in containers followed."""
     return follow(value), follow(more)
@@ -39,51 +39,51 @@ def follow(value):
     return value
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def fail_odd(number):
     if number % 2:
         raise ValueError(f"odd: {number}")
     return number
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def fail_long(size):
     raise ValueError("x" * size)
 
 
-@ray.remote(num_cpus=0.25)
-def fail_secret():
+@ray.remote(num_cpus=0.5)
+def fail_secret(_number):
     raise ValueError(f"cannot log in with password={SECRET}")
 
 
-@ray.remote(num_cpus=0.25, max_retries=0)
+@ray.remote(num_cpus=0.5, max_retries=0)
 def die():
     os._exit(1)
 
 
-@ray.remote(num_cpus=0.25, num_returns=3)
+@ray.remote(num_cpus=0.5, num_returns=3)
 def three(number):
     return number, number + 1, number + 2
 
 
-@ray.remote(num_cpus=0.25, num_returns=3)
+@ray.remote(num_cpus=0.5, num_returns=3)
 def three_made(number):
     yield number
     yield number + 1
     yield number + 2
 
 
-@ray.remote(num_cpus=0.25, num_returns=2)
+@ray.remote(num_cpus=0.5, num_returns=2)
 def one_too_few():
     return (1,)
 
 
-@ray.remote(num_cpus=0.25, num_returns=0)
+@ray.remote(num_cpus=0.5, num_returns=0)
 def nothing():
     return None
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def count_up(number):
     """A streaming generator, which raises midway at 3."""
     for step in range(number):
@@ -92,7 +92,7 @@ def count_up(number):
             raise ValueError("midway")
 
 
-@ray.remote(num_cpus=0.25, max_retries=2, retry_exceptions=True)
+@ray.remote(num_cpus=0.5, max_retries=2, retry_exceptions=True)
 def succeed_at_last(folder):
     path = os.path.join(folder, "tried")
     with open(path, "a", encoding="ascii") as file:
@@ -103,7 +103,7 @@ def succeed_at_last(folder):
     return os.path.getsize(path)
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def wait_in_python(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -111,7 +111,7 @@ def wait_in_python(seconds):
     return "waited"
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def wait_stubbornly(seconds):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -122,9 +122,17 @@ def wait_stubbornly(seconds):
     return "waited"
 
 
-@ray.remote(num_cpus=0.25)
-def hold(folder, name, others):
-    """Wait until as many have arrived as there are others, to know that they overlap."""
+@ray.remote(num_cpus=0.5)
+def fail_or_wait(seconds):
+    if not seconds:
+        raise ValueError("odd")
+    threading.Event().wait(seconds)
+
+
+@ray.remote(num_cpus=0.5)
+def hold(item):
+    """Sign a folder, and wait until so many have."""
+    folder, name, others = item
     with open(os.path.join(folder, name), "w", encoding="ascii"):
         pass
     until = time.monotonic() + 60
@@ -135,25 +143,25 @@ def hold(folder, name, others):
     return name
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def work_inside(number):
     """A leaf that runs graphs of its own."""
     return list(fan_out(double, range(number))), run(add.bind(double.bind(3), 1))
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def signature(first, second=2, *, third=3):
     return first, second, third
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def say(*arguments, **words):
     """Report as asked."""
     report(*arguments, **words)
     return leaf.current() is not None
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def say_in_a_thread():
     """Report from a helper thread, and say whether that thread has a leaf."""
     found = []
@@ -168,14 +176,14 @@ def say_in_a_thread():
     return found == [None]
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def say_streaming():
     for step in range(3):
         report(step, 3)
         yield leaf.current() is not None
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def say_and_last(seconds):
     report(1, 2, message="begun")
     threading.Event().wait(seconds)
@@ -193,7 +201,7 @@ class Stubborn(Exception):
         raise RuntimeError("no text")
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def fail_stubbornly():
     raise Stubborn
 
@@ -205,7 +213,7 @@ class Box:
     inside: object
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def unpack(box):
     return ray.get(box.inside)
 

@@ -59,6 +59,8 @@ def leaving():
 
 @task
 def crashing():
+    """Do some work, then take the process down."""
+    list(fan_out(double, range(3)))
     os._exit(3)
 
 

@@ -7,8 +7,9 @@ from django.tasks import TaskResultStatus
 from django.utils import timezone
 
 from actors import remote
+from django_ray.maintenance.audit import audit
 from django_ray.models.executions import ExecutionLease, RayTaskExecution
-from django_ray.models.progress import NodeDetail, RunStages
+from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
 from django_ray.protocol import summary as summaries
 from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
 from django_ray.tasks import service
@@ -65,6 +66,12 @@ def actors_of(result):
     return [name for name in remote.list_detached() if name.run_id == run_id]
 
 
+def findings():
+    """Audit every run that has a row."""
+    run_ids = WorkflowRun.objects.values_list("run_id", flat=True)
+    return [finding for run_id in run_ids for finding in audit(str(run_id)).findings]
+
+
 def test_workflow_runs_and_its_summary_counts_every_node(worker):
     result = work(worker, tasks.doubled_sum.enqueue(5))
 
@@ -82,6 +89,7 @@ def test_workflow_runs_and_its_summary_counts_every_node(worker):
     assert attempt.state == "SUCCEEDED"
     assert bytes(attempt.terminal_summary) == bytes(row_of(result).progress_summary)
     assert not ExecutionLease.objects.exists()
+    assert findings() == []
     wait_until(lambda: not actors_of(result))
 
 
@@ -102,6 +110,7 @@ def test_failing_leaf_fails_the_task_and_is_counted_without_its_secret(worker):
     assert result.status is TaskResultStatus.FAILED
     assert tasks.SECRET not in result.errors[0].traceback
     assert summary_of(result).node_counts.failed == 1
+    assert findings() == []
     records = NodeDetail.objects.values_list("record", flat=True)
     assert b"[redacted]" in b"".join(map(bytes, records))
     assert tasks.SECRET.encode() not in b"".join(map(bytes, records))
@@ -173,4 +182,5 @@ def test_task_whose_process_dies_is_lost_and_its_actors_are_gone(worker):
     assert row_of(result).state == "LOST"
     assert "WorkerCrashedError" in result.errors[0].traceback
     assert summary_of(result).state is WorkflowState.LOST
+    assert findings() == []
     wait_until(lambda: not actors_of(result))

@@ -51,12 +51,12 @@ def test_nodes_are_replaced_in_a_copy_of_any_object():
     assert internals.replace(plain := Box(1), lambda _: None) is plain
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def attempt():
     return internals.attempt()
 
 
-@ray.remote(num_cpus=0.25, max_retries=3, retry_exceptions=True)
+@ray.remote(num_cpus=0.5, max_retries=3, retry_exceptions=True)
 def second_attempt():
     if internals.attempt() < 1:
         raise ValueError("again")
@@ -68,7 +68,7 @@ def test_the_attempt_counts_rays_own_retries_from_zero(ray_cluster):
     assert ray.get([attempt.remote(), second_attempt.remote()]) == [0, 1]
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def give(value):
     return value
 

@@ -28,6 +28,8 @@ DAMAGES = {
     "page encoding": "UPDATE django_ray_page SET encoding = 'identity'"
     " WHERE item_count = 44",
     "page items": "UPDATE django_ray_page SET item_count = 45 WHERE item_count = 44",
+    "page items moved": "UPDATE django_ray_page SET item_count ="
+    " CASE item_count WHEN 256 THEN 255 ELSE 45 END WHERE kind = 'nodes'",
     "page decoded size": "UPDATE django_ray_page SET decoded_size = decoded_size + 1"
     " WHERE item_count = 44",
     "manifest missing": "DELETE FROM django_ray_manifest",

@@ -185,7 +185,7 @@ def test_a_stale_writer_that_stages_and_a_publication_do_not_deadlock(
         assert go_on.wait(10)
 
     slow, publishing = hook(connect(), 4, pause), connect()
-    staging = aside(stage, slow, *book.args, helpers.candidate(2, 300))
+    staging = aside(stage, slow, *book.args, helpers.candidate(2, 310))
     assert reached.wait(10)
     # Holds task and run, and waits for the candidate that the other is replacing, whose
     # foreign keys are checked when it commits.
