@@ -28,16 +28,6 @@ WHERE id = %(task)s::int8
 FOR NO KEY UPDATE
 """
 
-CURRENT: LiteralString = """
-SELECT 1
-FROM django_ray_execution
-WHERE id = %(task)s::int8
-  AND state = 'RUNNING'
-  AND attempt_number = %(attempt)s::int8
-  AND execution_generation = %(generation)s::int8
-  AND run_id = %(run_id)s::uuid
-"""
-
 LOCK_RUN: LiteralString = """
 SELECT r.writer_epoch, r.summary_revision, r.detail_revision, r.topology_version,
     m.id, coalesce(m.node_count, 0),
@@ -81,11 +71,6 @@ def hold(conn: Connection, identity: RunIdentity) -> Held | None:
     """
     row = conn.execute(HOLD, parameters(identity)).fetchone()
     return None if row is None else Held(public_id=str(row[0]))
-
-
-def is_current(conn: Connection, identity: RunIdentity) -> bool:
-    """Claim that the task row is this run's now; nothing keeps it so."""
-    return conn.execute(CURRENT, parameters(identity)).fetchone() is not None
 
 
 def hold_run(

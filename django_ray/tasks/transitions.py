@@ -276,11 +276,11 @@ def _options_of(execution: RayTaskExecution) -> conf.Options:
 
 
 def _stamp(identity: RunIdentity, closed: summaries.Summary) -> None:
-    """Give the run's row the revision and the expiry its summary says."""
-    assert closed.expires_at_ms is not None
+    """Give the run's row the expiry its summary says; its revisions stay the producer's."""
+    if closed.expires_at_ms is None:
+        return
     WorkflowRun.objects.filter(run_id=identity.run_id).update(
-        summary_revision=closed.revision,
-        expires_at=datetime.fromtimestamp(closed.expires_at_ms / 1_000, UTC),
+        expires_at=datetime.fromtimestamp(closed.expires_at_ms / 1_000, UTC)
     )
 
 

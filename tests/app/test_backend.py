@@ -1,6 +1,5 @@
 """The Django Tasks backend over its rows."""
 
-
 import pytest
 from django.tasks import TaskResultStatus, default_task_backend
 from django.tasks.exceptions import (
@@ -103,7 +102,9 @@ def test_what_comes_later_is_refused_by_the_framework():
         taskbook.plain.using(queue_name="no-such-queue")
 
 
-@pytest.mark.parametrize("result_id", ["", "nonsense", "7c0f1a52-6d0e-4f0a-9f53-0a8f2f6f3f10", "0" * 300])
+@pytest.mark.parametrize(
+    "result_id", ["", "nonsense", "7c0f1a52-6d0e-4f0a-9f53-0a8f2f6f3f10", "0" * 300]
+)
 def test_unknown_result_does_not_exist(result_id):
     with pytest.raises(TaskResultDoesNotExist):
         default_task_backend.get_result(result_id)

@@ -266,7 +266,7 @@ def test_stored_summary_that_does_not_parse_is_replaced(stored):
 
 
 @pytest.mark.django_db
-def test_runs_row_takes_revision_and_expiry_of_the_derived_summary():
+def test_runs_row_takes_the_expiry_and_keeps_the_producers_revision():
     held = running()
     WorkflowRun.objects.create(
         execution=row(held),
@@ -275,12 +275,13 @@ def test_runs_row_takes_revision_and_expiry_of_the_derived_summary():
         run_id=held.identity.run_id,
         retention_days=7,
         created_at=NOW,
+        summary_revision=0,
     )
 
     fail(held)
 
     run = WorkflowRun.objects.get()
-    assert run.summary_revision == summary(held).revision
+    assert (run.summary_revision, summary(held).revision) == (0, 1)
     assert run.expires_at == LATER + timedelta(days=7)
 
 

@@ -269,14 +269,18 @@ def test_a_lifecycle_transition_waits_for_a_publication_that_holds_the_row(
     assert isinstance(running.result(), Published)
 
 
-def test_a_publication_waits_for_whoever_holds_the_run(conn, connect, admin, aside):
-    book, cleanup = Book.loaded(conn, 5), connect()
+def test_a_publication_waits_for_the_run_and_reads_it_as_it_was_left(
+    conn, connect, admin, aside
+):
+    book, other = Book.loaded(conn, 5), connect()
     publication = book.publication({1: "RUNNING"})
-    with cleanup.transaction():
-        cleanup.execute("SELECT 1 FROM django_ray_run FOR UPDATE")
+    with other.transaction():
+        other.execute("UPDATE django_ray_run SET writer_epoch = writer_epoch + 1")
         waiting = aside(publish, conn, *book.args, publication)
         await_blocked(admin, conn)
-    assert isinstance(waiting.result(), Published)
+    before = picture(admin)
+    assert waiting.result() == Fenced("writer_epoch")
+    assert picture(admin) == before
 
 
 def test_two_writers_of_one_base_leave_one_publication_and_its_totals(
