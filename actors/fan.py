@@ -5,21 +5,26 @@ that neither a slow item nor a slow consumer stalls the workers or fills the mem
 the consumer's thread submits. Contract 4.10 and 4.11.
 """
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from typing import cast
 
 from ray.dag import FunctionNode
 
 from actors import dag, internals
 from actors.coordinator import Coordinator, require_window
-from actors.window import Flight, Window, fetch
+from actors.window import Fetched, Flight, Window, fetch
 from django_ray.errors import GraphRefused
 from django_ray.protocol import text
 
 UNCONSUMED = 4
 LEAST_UNCONSUMED = 64
 """Results submitted and not yet consumed: so many times the window, or this if larger."""
+
+TOGETHER = 16
+"""Small results fetched at once."""
 
 FILL_S = 0.002
 """Items are taken for so long while a result is there: a slow source holds none back."""
@@ -113,6 +118,8 @@ class Fan:
                 while not order[0].is_ended:
                     window.settle()
                     source = self._fill(window, source)
+                if not refs:
+                    self._fetch_small()
                 yield self._result(order.popleft(), refs, fail)
         finally:
             window.cancel()
@@ -161,6 +168,28 @@ class Fan:
         flight = Flight(ordinal, index)
         window.submit(flight, self._function, (item,), {})
         return Slot(index, flight)
+
+    def _fetch_small(self) -> None:
+        """Fetch the next results together as far as they are there and small.
+
+        Asked for one by one each costs twice as much; what is in the owner's memory is
+        at most 100 KiB, so a few of them ahead of their turn weigh nothing.
+        """
+        flights = []
+        for slot in itertools.islice(self._order, TOGETHER):
+            flight = slot.outcome
+            if not isinstance(flight, Flight) or not flight.is_small:
+                break
+            flights.append(flight)
+        if len(flights) < 2:
+            return
+        try:
+            values = fetch([flight.value for flight in flights])
+        except Exception:
+            # One of them cannot be unpickled here: its own turn will tell which.
+            return
+        for flight, value in zip(flights, cast("list[object]", values), strict=True):
+            flight.value = Fetched(value)
 
     def _result(
         self, slot: Slot, refs: bool, fail: Callable[[int, str], object] | None

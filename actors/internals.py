@@ -133,6 +133,20 @@ def _bytes(held: Held | None) -> bytes | None:
     return bytes(held.data)
 
 
+def mark_seen(refs: Sequence["ray.ObjectRef[object]"]) -> None:
+    """Keep Ray from logging the errors of ended refs, whose text may hold secrets.
+
+    Ray logs in full every error that is let go without having been asked for.
+    """
+    core = _core()
+    core.get_objects([ref for ref in refs if core.object_exists(ref, True)], 0)
+
+
+def is_inline(ref: "ray.ObjectRef[object]") -> bool:
+    """Claim that an ended ref's value is in its owner's memory: it is at most 100 KiB."""
+    return _core().object_exists(ref, True)
+
+
 def is_failure(ref: "ray.ObjectRef[object]") -> bool | None:
     """Claim that an ended ref holds an error, without fetching or unpickling its value.
 

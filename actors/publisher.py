@@ -174,7 +174,7 @@ class Publisher:
                 self._collector.restore(taken)
         now = self._clock()
         cost = min(now - began, CHARGED_MS)
-        self._share.finished(now, cost, len(taken.delta.ordinals))
+        self._share.finished(now, cost)
         if isinstance(outcome, Fenced):
             self._fence(outcome)
             return None

@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from actors import internals, leaf
 from actors.coordinator import Coordinator, Function, require_window
-from actors.dag import Reference
+from actors.dag import Reference, references
 
 PAUSE_S = 0.1
 """From the last submission to the first cancellation."""
@@ -55,6 +55,15 @@ class Flight:
         self.stream: ray.ObjectRefGenerator[object] | None = None
         self.error: Exception | None = None
         self.ended = False
+
+    @property
+    def is_small(self) -> bool:
+        """Claim that the task has succeeded and its one value is in this process."""
+        return (
+            self.ended
+            and isinstance(self.value, ray.ObjectRef)
+            and internals.is_inline(self.value)
+        )
 
     def take(self, submitted: object, returns: int, observed: bool) -> Reference:
         """Keep what Ray returned for the task; return the reference to wait for."""
@@ -240,6 +249,7 @@ class Window:
     def _fail(self, flight: Flight, error: Exception) -> None:
         flight.ended = True
         flight.error = error
+        internals.mark_seen(list(references(flight.value)))
         flight.value = None
         if self._cancelled:
             self._coordinator.cancelled(flight.ordinal)
@@ -247,11 +257,24 @@ class Window:
             self._coordinator.failed(flight.ordinal, error)
 
 
+class Fetched:
+    """A value that stands in the place of its reference."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
 def fetch(value: object) -> object:
     """Return the values behind references; a stream's tuple of them stays as it is."""
     if isinstance(value, ray.ObjectRef):
         return ray.get(value)
+    if isinstance(value, Fetched):
+        return value.value
     if type(value) is list:
+        if all(isinstance(item, ray.ObjectRef) for item in value):
+            return ray.get(value)
         return [fetch(item) for item in value]
     return value
 

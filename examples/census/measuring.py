@@ -12,7 +12,7 @@ from examples.census.sources import Measure
 COMPLEX_MODULES = 10
 
 
-@ray.remote(num_cpus=0.5)
+@ray.remote
 def measure_file(path: Path) -> tuple[str, Measure]:
     """Measure one source file; one that does not parse fails, and is counted so."""
     measured = sources.measure(path)
@@ -22,7 +22,7 @@ def measure_file(path: Path) -> tuple[str, Measure]:
     return sources.short(path), measured
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote
 def sum_package(
     package: tuple[str, list["ray.ObjectRef[tuple[str, Measure]]"]],
 ) -> tuple[Measure, list[tuple[int, str]]]:
@@ -34,7 +34,7 @@ def sum_package(
     )
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote
 def sum_all(
     *packages: tuple[Measure, list[tuple[int, str]]],
 ) -> tuple[Measure, list[tuple[int, str]]]:

@@ -94,7 +94,9 @@ def test_recorded_workflows_are_read_whole():
         for path in sorted(INSTANCES.glob("*.json"))
     }
 
-    sizes = {name: (len(s), sum(len(x.parents) for x in s)) for name, s in found.items()}
+    sizes = {
+        name: (len(s), sum(len(x.parents) for x in s)) for name, s in found.items()
+    }
     assert sizes == {
         "1000genome": (416, 608),
         "helloworld": (5, 4),

@@ -4,13 +4,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from actors import remote
 from actors.local import Address, LocalRay, node_environment
 from django_ray.tasks import service
+from django_ray.tasks.fleet import RayFleet
+from django_ray.tasks.worker import Terms, Worker
 
 SETTINGS = "tests.settings"
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -54,3 +58,18 @@ def wait_until[T](condition: Callable[[], T], seconds: float = 60.0) -> T:
             pytest.fail(f"{condition} did not hold within {seconds:.0f} s")
         pause.wait(0.05)
     return value
+
+
+@pytest.fixture
+def worker(ray_cluster):
+    terms = Terms(
+        owner=service.owner(),
+        backends={"default"},
+        queues={"default"},
+        concurrency=4,
+        lease=timedelta(seconds=60),
+        redact=(),
+    )
+    worker = Worker(terms, RayFleet(), timezone.now)
+    yield worker
+    wait_until(lambda: worker.step(claiming=False) or worker.is_idle, 90)

@@ -56,6 +56,11 @@ def fail_secret(_number):
     raise ValueError(f"cannot log in with password={SECRET}")
 
 
+@ray.remote(num_cpus=0.5, num_returns=3)
+def fail_secret_thrice(_number):
+    raise ValueError(f"cannot log in with password={SECRET}")
+
+
 @ray.remote(num_cpus=0.5, max_retries=0)
 def die():
     os._exit(1)

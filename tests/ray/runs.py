@@ -1,5 +1,6 @@
 """A run inside the tests' own process, and what its coordinator reports."""
 
+import logging
 import uuid
 from contextlib import contextmanager
 
@@ -136,3 +137,17 @@ def disabled():
     with activate(made):
         yield made
     assert made.end("SUCCEEDED", None)
+
+
+@contextmanager
+def ray_log():
+    """What Ray logs in this process meanwhile, as a list."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("ray._private.worker")
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)

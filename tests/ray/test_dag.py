@@ -30,10 +30,6 @@ def after(plan):
     return [call.after for call in plan.calls]
 
 
-def reference(byte):
-    return ray.ObjectRef(bytes([byte]) * 28)
-
-
 def test_every_call_stands_behind_what_it_depends_on():
     first = double.bind("first")
     second = double.bind("second")
@@ -184,13 +180,15 @@ def test_the_result_of_several_outputs_is_a_list_and_is_kept():
     assert plan.kept == (0, 1)
 
 
-def test_references_are_found_at_the_top_in_containers_and_in_inputs():
+@pytest.mark.ray
+def test_references_are_found_at_the_top_in_containers_and_in_inputs(ray_cluster):
+    first, second, third = map(ray.put, range(3))
     with InputNode() as given:
-        node = collect.bind(reference(1), more=[{"a": (reference(2),)}, given])
+        node = collect.bind(first, more=[{"a": (second,)}, given])
 
-    (call,) = dag.plan(node, ([reference(3)],)).calls
+    (call,) = dag.plan(node, ([third],)).calls
 
-    assert set(call.references) == {reference(1), reference(2), reference(3)}
+    assert set(call.references) == {first, second, third}
 
 
 def test_a_name_is_the_id_and_a_path_is_numbered_by_first_visit():

@@ -1,64 +1,18 @@
 """A task from enqueue to its recorded end, on a real Ray and a real PostgreSQL."""
 
-from datetime import timedelta
-
 import pytest
 from django.tasks import TaskResultStatus
-from django.utils import timezone
 
 from actors import remote
 from django_ray.maintenance.audit import audit
-from django_ray.models.executions import ExecutionLease, RayTaskExecution
+from django_ray.models.executions import ExecutionLease
 from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
-from django_ray.protocol import summary as summaries
 from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
-from django_ray.tasks import service
-from django_ray.tasks.fleet import RayFleet
-from django_ray.tasks.worker import Terms, Worker
 from tests.ray import tasks
 from tests.ray.conftest import wait_until
+from tests.ray.working import row_of, summary_of, work
 
 pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def worker(ray_cluster):
-    terms = Terms(
-        owner=service.owner(),
-        backends={"default"},
-        queues={"default"},
-        concurrency=4,
-        lease=timedelta(seconds=60),
-        redact=(),
-    )
-    worker = Worker(terms, RayFleet(), timezone.now)
-    yield worker
-    drain(worker)
-
-
-def drain(worker):
-    wait_until(lambda: worker.step(claiming=False) or worker.is_idle, 90)
-
-
-def work(worker, *results):
-    """Let the worker work until the results are there."""
-
-    def are_finished():
-        worker.step(claiming=True)
-        for result in results:
-            result.refresh()
-        return all(result.is_finished for result in results)
-
-    wait_until(are_finished, 180)
-    return results[0]
-
-
-def row_of(result):
-    return RayTaskExecution.objects.get(public_id=result.id)
-
-
-def summary_of(result):
-    return summaries.decode(bytes(row_of(result).progress_summary))
 
 
 def actors_of(result):

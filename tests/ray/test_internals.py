@@ -1,5 +1,7 @@
 """Ray's private names, each as this project needs it to behave."""
 
+import gc
+
 import pytest
 import ray
 from ray.dag import InputNode
@@ -7,6 +9,7 @@ from ray.dag import InputNode
 from actors import internals
 from django_ray.errors import ConfigurationError
 from tests.ray.leaves import Box, collect, double, fail_long, fail_odd
+from tests.ray.runs import ray_log
 
 
 def test_the_release_that_was_tried_is_accepted_and_another_refused():
@@ -102,3 +105,25 @@ def test_a_failure_is_told_without_its_value(ray_cluster):
     ray.wait(refs, num_returns=len(refs), fetch_local=False)
 
     assert [internals.is_failure(ref) for ref in refs] == [False, False, True, True]
+
+
+@pytest.mark.ray
+def test_a_small_value_is_in_the_owners_memory_and_a_large_one_is_not(ray_cluster):
+    refs = [give.remote(1), give.remote(b"x" * 1_000_000)]
+    ray.wait(refs, num_returns=len(refs), fetch_local=False)
+
+    assert [internals.is_inline(ref) for ref in refs] == [True, False]
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_an_error_that_was_seen_is_not_logged_when_it_is_let_go(ray_cluster, size):
+    refs = [fail_long.remote(size)]
+    ray.wait(refs, fetch_local=False)
+
+    with ray_log() as logged:
+        internals.mark_seen(refs)
+        refs.clear()
+        gc.collect()
+
+    assert logged == []

@@ -1,6 +1,5 @@
 """Wrapped functions in real worker processes, and what those report to a collector."""
 
-import threading
 import time
 import uuid
 
@@ -17,6 +16,7 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.text import size
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.workflow import report
+from tests.ray.conftest import wait_until
 from tests.ray.leaves import (
     SECRET,
     count_up,
@@ -214,19 +214,19 @@ def test_a_function_that_ends_its_process_after_a_call_still_does(told):
     assert told.call(process)[0] != told.call(process)[0]
 
 
-def test_rays_own_retry_is_told_and_its_reports_are_newer(told, tmp_path, until):
+def test_rays_own_retry_is_told_and_its_reports_are_newer(told, tmp_path):
     value, status = told.call(succeed_at_last, str(tmp_path))
 
     assert (value, status.attempt) == (3, 2)
-    (said,) = until(lambda: told.records(frames.Progress))
+    (said,) = wait_until(lambda: told.records(frames.Progress))
     assert said.sequence > 2 << leaf.COUNTER_BITS
 
 
-def test_a_report_reaches_the_leafs_own_node(told, until):
+def test_a_report_reaches_the_leafs_own_node(told):
     told.call(double, 1)
     current, status = told.call(say, 3, 10, message="parsing", metrics={"bytes": 812})
 
-    (said,) = until(lambda: told.records(frames.Progress))
+    (said,) = wait_until(lambda: told.records(frames.Progress))
 
     assert current
     assert (said.target, said.try_, said.invocation) == (told.first + 1, 1, 0)
@@ -236,11 +236,11 @@ def test_a_report_reaches_the_leafs_own_node(told, until):
     assert status.started_ms <= said.at_ms <= status.ended_ms
 
 
-def test_a_silent_leaf_sends_nothing_and_a_lasting_one_is_running(told, until):
+def test_a_silent_leaf_sends_nothing_and_a_lasting_one_is_running(told):
     told.call(double, 1)
     _, status = told.call(say_and_last, 2.0)
 
-    (said,) = until(lambda: told.records(frames.State))
+    (said,) = wait_until(lambda: told.records(frames.State))
 
     assert (said.ordinal, said.state) == (told.first + 1, NodeState.RUNNING)
     assert said.started_ms == status.started_ms
@@ -263,12 +263,10 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "words", "reason"), BAD.values(), ids=BAD)
-def test_a_bad_report_is_an_event_and_not_an_error(
-    told, until, arguments, words, reason
-):
+def test_a_bad_report_is_an_event_and_not_an_error(told, arguments, words, reason):
     assert told.call(say, *arguments, **words)[0]
 
-    (event,) = until(lambda: told.records(frames.Event))
+    (event,) = wait_until(lambda: told.records(frames.Event))
 
     assert (event.kind, event.ordinal) == ("report_refused", told.first)
     assert reason in event.text
@@ -278,79 +276,41 @@ def test_a_bad_report_is_an_event_and_not_an_error(
     assert bool(kept) == bool(words)
 
 
-def test_a_message_is_cut_at_its_bound_with_a_marker(told, until):
+def test_a_message_is_cut_at_its_bound_with_a_marker(told):
     told.call(say, message="x" * 10_000_000)
 
-    (said,) = until(lambda: told.records(frames.Progress))
+    (said,) = wait_until(lambda: told.records(frames.Progress))
 
     assert size(said.message) <= V1.message
     assert said.message.endswith("[10,000,000 bytes]")
 
 
-def test_secrets_stay_in_the_process_of_the_leaf(told_to_redact, until):
+def test_secrets_stay_in_the_process_of_the_leaf(told_to_redact):
     told_to_redact.call(
         say,
         message=f"password={SECRET} internal-42",
         metrics={"api_key": SECRET, "note": f"token={SECRET}", "count": 3},
     )
 
-    (said,) = until(lambda: told_to_redact.records(frames.Progress))
+    (said,) = wait_until(lambda: told_to_redact.records(frames.Progress))
 
     assert SECRET not in str(said)
     assert "internal-42" not in str(said)
     assert said.metrics["count"] == 3
 
 
-def test_a_helper_thread_of_a_leaf_reports_nothing(told, until):
+def test_a_helper_thread_of_a_leaf_reports_nothing(told):
     assert told.call(say_in_a_thread)[0]
     told.call(say, 1, 1)
 
-    (said,) = until(lambda: told.records(frames.Progress))
+    (said,) = wait_until(lambda: told.records(frames.Progress))
 
     assert said.target == told.first + 1
-
-
-def test_a_leaf_without_a_collector_runs_all_the_same(ray_cluster):
-    handle = reports.LateHandle(str(uuid.uuid4()), 1)
-
-    ticket = handle.send(b"frame")
-
-    assert handle.poll([ticket], 0.0) == [(ticket, None)]
 
 
 def test_outside_of_a_leaf_a_report_does_nothing():
     assert leaf.current() is None
     report(float("nan"), metrics={"a": object()})
-
-
-def run_of(number):
-    return reports.encode(reports.Run(str(uuid.UUID(int=number)), 1, ()))
-
-
-def test_a_process_keeps_the_reports_of_eight_runs():
-    first = reports.of(run_of(0))
-    for number in range(1, reports.RUNS):
-        reports.of(run_of(number))
-    assert reports.of(run_of(0)) is first
-
-    reports.of(run_of(reports.RUNS))
-
-    assert reports.of(run_of(0)) is not first
-
-
-def test_threads_share_the_reports_of_a_run():
-    found = []
-    run = run_of(99)
-    threads = [
-        threading.Thread(target=lambda: found.append(reports.of(run))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(found) == 8
-    assert len(set(map(id, found))) == 1
 
 
 @pytest.mark.parametrize(

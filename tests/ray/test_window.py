@@ -1,0 +1,188 @@
+"""What is in flight, how much of it, and how it is cancelled."""
+
+import _thread
+import gc
+import threading
+import time
+
+import pytest
+import ray
+from ray.exceptions import TaskCancelledError
+
+from actors.coordinator import activate
+from django_ray.protocol.vocabulary import NodeState
+from django_ray.workflow import fan_out, run
+from tests.ray.leaves import (
+    add,
+    double,
+    fail_or_wait,
+    fail_secret,
+    fail_secret_thrice,
+    hold,
+    wait_in_python,
+    wait_stubbornly,
+)
+from tests.ray.runs import Recorder, coordinator, observed, ray_log
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+
+PATH = "tests.ray.leaves."
+
+
+def in_flight_at_most(seen):
+    flying, most = set(), 0
+    for said in seen.states:
+        flying ^= {said.ordinal}
+        most = max(most, len(flying))
+    return most
+
+
+@pytest.mark.parametrize("window", [1, 2, 20])
+def test_the_window_bounds_what_is_in_flight(window):
+    with observed() as seen:
+        list(fan_out(double, range(40), max_in_flight=window))
+        run(add.bind(*(double.bind(n) for n in range(40))), max_in_flight=window)
+
+    assert in_flight_at_most(seen) == window
+
+
+def test_the_runs_own_window_holds_where_none_is_given():
+    with observed(max_in_flight=3) as seen:
+        list(fan_out(double, range(10)))
+
+    assert in_flight_at_most(seen) == 3
+
+
+def test_a_slow_head_does_not_stall_the_window(tmp_path):
+    # The first item waits for all the others, and two are in flight.
+    items = [(str(tmp_path), str(n), 1 if n else 20) for n in range(20)]
+
+    with observed():
+        assert list(fan_out(hold, items, max_in_flight=2)) == [
+            str(n) for n in range(20)
+        ]
+
+
+def test_closing_a_fan_out_cancels_what_is_in_flight():
+    with observed() as seen:
+        results = fan_out(wait_in_python, [0, 60, 60, 60], max_in_flight=3)
+        next(results)
+        begun = time.monotonic()
+        results.close()
+        took = time.monotonic() - begun
+
+    assert seen.count(NodeState.CANCELLED) == len(seen.nodes) - 1
+    assert took < 30
+
+
+def test_leaving_a_loop_cancels_what_is_in_flight():
+    with observed() as seen:
+        for _ in fan_out(wait_in_python, [0, 60], max_in_flight=2):
+            break
+
+    assert list(seen.latest.values()) == [NodeState.SUCCEEDED, NodeState.CANCELLED]
+
+
+def test_a_failure_that_is_raised_cancels_what_is_in_flight():
+    with observed() as seen, pytest.raises(ValueError, match="odd"):
+        list(fan_out(fail_or_wait, [0, 60], max_in_flight=2))
+
+    assert list(seen.latest.values()) == [NodeState.FAILED, NodeState.CANCELLED]
+
+
+def test_a_leaf_that_ignores_its_cancellation_is_ended():
+    with observed() as seen:
+        results = fan_out(wait_stubbornly, [0, 60], max_in_flight=2)
+        next(results)
+        results.close()
+
+    assert seen.count(NodeState.CANCELLED) == 1
+
+
+def interrupt_when(condition):
+    """Interrupt this thread, as `ray.cancel` does the outer task, when it has begun."""
+
+    def wait():
+        until = time.monotonic() + 60
+        while not condition() and time.monotonic() < until:
+            time.sleep(0.01)
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_cancels_what_is_in_flight_and_what_waits_for_it():
+    waiting = wait_in_python.bind(60)
+
+    with observed() as seen:
+        thread = interrupt_when(lambda: seen.states)
+        with pytest.raises(KeyboardInterrupt):
+            run(double.bind(waiting))
+        thread.join()
+
+    assert list(seen.latest.values()) == [NodeState.CANCELLED, NodeState.CANCELLED]
+
+
+def test_the_end_of_a_run_cancels_what_its_threads_have_in_flight():
+    recorder = Recorder()
+    made = coordinator(recorder)
+    raised = []
+
+    def work():
+        try:
+            list(fan_out(wait_in_python, [60, 60, 60], max_in_flight=2))
+        except KeyboardInterrupt as exc:
+            raised.append(exc)
+
+    with activate(made):
+        thread = threading.Thread(target=work)
+        thread.start()
+        until = time.monotonic() + 60
+        while len(recorder.states) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+    assert made.end("CANCELLED", None)
+    thread.join(60)
+
+    assert len(raised) == 1
+    recorder.require_exact()
+    assert recorder.count(NodeState.CANCELLED) == len(recorder.nodes)
+
+
+def test_an_iterator_that_outlives_its_run_gives_nothing_more():
+    recorder = Recorder()
+    made = coordinator(recorder)
+    with activate(made):
+        results = fan_out(double, range(100), max_in_flight=2)
+        next(results)
+    made.end("SUCCEEDED", None)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+
+    recorder.require_exact()
+
+
+def test_a_task_that_its_author_cancels_is_cancelled():
+    @ray.remote(num_cpus=0.5)
+    def cancel_itself():
+        raise KeyboardInterrupt
+
+    with observed() as seen, pytest.raises(TaskCancelledError):
+        run(cancel_itself.bind())
+
+    assert list(seen.latest.values()) == [NodeState.CANCELLED]
+
+
+@pytest.mark.parametrize(
+    "function", [fail_secret, fail_secret_thrice], ids=["one", "three"]
+)
+def test_ray_does_not_log_the_text_of_a_failure_that_was_reported(function):
+    with ray_log() as logged, observed():
+        list(fan_out(function, range(3), errors="yield"))
+        with pytest.raises(ValueError, match="cannot log in"):
+            run(double.bind(function.bind(1)))
+        gc.collect()
+
+    assert logged == []
