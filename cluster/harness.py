@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from cluster import services
+from django_ray.storage import pool
 
 if TYPE_CHECKING:
     from actors.local import Address
@@ -57,8 +58,10 @@ class Harness:
         self._stack.close()
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        """Open a connection that ends with the harness."""
-        return self._stack.enter_context(psycopg.connect(self.url, autocommit=True))
+        """Open a connection as the writer's pool does; it ends with the harness."""
+        conn = self._stack.enter_context(psycopg.connect(self.url, autocommit=True))
+        pool.configure(conn)
+        return conn
 
     def _set_up_django(self) -> None:
         os.environ["DJANGO_SETTINGS_MODULE"] = "cluster.settings"

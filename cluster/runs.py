@@ -51,6 +51,15 @@ def execution() -> RunIdentity:
     )
 
 
+def require_sound(run_id: str) -> int:
+    """Audit a run; return how many rows it retains, or fail with what was found."""
+    from django_ray.maintenance.audit import audit
+
+    found = audit(run_id)
+    assert not found.findings, found.findings
+    return found.rows
+
+
 def settings(
     identity: RunIdentity,
     *,

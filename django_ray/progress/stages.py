@@ -5,6 +5,7 @@ Every node of a run belongs to one of 63 named stages, in order of first node, o
 exact when nodes are omitted. Contract 2, 4.9 and 4.10.
 """
 
+import functools
 from bisect import bisect_right
 from itertools import accumulate
 from typing import Annotated, Final, Literal
@@ -280,6 +281,7 @@ def decode(data: bytes) -> StageRow:
         ) from exc
 
 
+@functools.cache
 def bounds(buckets: int) -> tuple[int, ...]:
     """Return the upper bounds of all buckets but the last, in milliseconds.
 
