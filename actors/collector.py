@@ -54,6 +54,7 @@ class Collector:
         self._epoch = 0
         self._fenced: str | None = None
         self._heard_ms = now_ms
+        self._longest_ms = 0
         self._is_terminal_only = settings.policy is ReportingPolicy.terminal_only
 
     def ingest(self, data: bytes, now_ms: int) -> Acknowledgement:
@@ -143,6 +144,11 @@ class Collector:
         return max(0, now_ms - self._heard_ms)
 
     @property
+    def longest_interval_ms(self) -> int:
+        """Return the longest interval that a producer was told so far."""
+        return self._longest_ms
+
+    @property
     def has_ended(self) -> bool:
         """Claim that the coordinator has told the run's end."""
         return self._model.ended is not None
@@ -203,7 +209,7 @@ class Collector:
             self._epoch,
             applied,
             committed,
-            self._pace.interval_ms(frame.kind, len(self._ledger)),
+            self._interval_ms(frame.kind),
             reason,
             tuple(unknown),
         )
@@ -223,11 +229,16 @@ class Collector:
         with self._lock:
             self._count(status.lower())
             self._count(reason)
-            interval = self._pace.interval_ms(ProducerKind.worker, len(self._ledger))
+            interval = self._interval_ms(ProducerKind.worker)
             epoch = self._epoch
         return Acknowledgement(
             1, status, epoch, 0, 0, interval, reason[: V1.metric_key]
         )
+
+    def _interval_ms(self, kind: ProducerKind) -> int:
+        told = self._pace.interval_ms(kind, len(self._ledger))
+        self._longest_ms = max(self._longest_ms, told)
+        return told
 
     def _count(self, key: str) -> None:
         known = key in self._tallies or len(self._tallies) < REASONS

@@ -15,6 +15,7 @@ is wrapped and nothing reported. Threads of the outer task share the coordinator
 gives ordinals in the order in which the collector hears of them. Contract 4.1, 4.10-4.12.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from django_ray.protocol import frames
 from django_ray.protocol.limits import V1
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.redaction import Redactor, compose
-from django_ray.protocol.vocabulary import TERMINAL_NODE_STATES, NodeState
+from django_ray.protocol.vocabulary import NODE_STATES, TERMINAL_NODE_STATES, NodeState
 
 SETTLE_S = 10.0
 """How long the end waits to be committed. Contract 4.12."""
@@ -41,10 +42,15 @@ SETTLE_S = 10.0
 REFERENCES = 1_000_000
 """References handed to the user whose nodes are remembered; the oldest are forgotten."""
 
+LABELS = 1_024
+"""Labels and stages remembered as redacted: many nodes share one."""
+
 TASKS_A_CPU = 4
 """How many tasks a CPU of the cluster has in flight unless the caller says otherwise."""
 
 FIRST_TRY = 1
+
+OPEN_STATES = frozenset(NODE_STATES) - TERMINAL_NODE_STATES
 
 Outcome = Literal["SUCCEEDED", "FAILED", "CANCELLED"]
 
@@ -103,6 +109,7 @@ class Coordinator:
         self._limits = limits
         redact = () if settings is None else settings.redact
         self._redactor = Redactor(redact)
+        self._known_label = functools.lru_cache(LABELS)(self._label)
         self._head = b""
         if settings is not None:
             identity = settings.identity
@@ -133,7 +140,12 @@ class Coordinator:
     def register(
         self, node_id: str, label: str, stage: str, dependencies: Iterable[int]
     ) -> int:
-        """Register a node and return its ordinal; raise GraphRefused for a taken id."""
+        """Register a node and return its ordinal; raise GraphRefused for a taken id.
+
+        Secrets are taken out first, so two ids that differ in them alone are one.
+        """
+        node_id = self.redacted(node_id)
+        label, stage = self._short(label), self._short(stage)
         with self._lock:
             if self.stopped:
                 raise GraphRefused("the run has ended")
@@ -144,6 +156,19 @@ class Coordinator:
                 self._counters.add(self._stages.index(node.stage))
                 self._producer.node(node)
             return ordinal
+
+    def redacted(self, node_id: str) -> str:
+        """Return an id without secrets; one far too long as it is, to be refused."""
+        if len(node_id) > 4 * self._limits.node_id:
+            return node_id
+        return self._redactor.text(node_id)
+
+    def _short(self, value: str) -> str:
+        known = len(value) <= self._limits.label
+        return self._known_label(value) if known else self._label(value)
+
+    def _label(self, value: str) -> str:
+        return self._redactor.label(value, self._limits.label)
 
     def place(self, ordinal: int) -> bytes:
         """Return the first argument of a wrapped function for a node."""
@@ -250,17 +275,31 @@ class Coordinator:
     def end(self, outcome: Outcome, error: BaseException | None) -> bool:
         """Cancel what is in flight, report the end, and wait until it is committed.
 
+        Every node has ended by then: what a thread left behind is told as cancelled.
         False when it is not committed in time or the run is fenced off: the summary is
         then derived by the lifecycle. True also where nothing is reported.
         """
         self.stop()
-        for work in tuple(self._work.values()):
+        with self._lock:
+            open_ = tuple(self._work.values())
+        for work in open_:
             work.cancel()
         if self._producer is None:
             return True
         failure = None if error is None else self.classify(error)
-        self._producer.end(frames.End(outcome, self._clock(), failure))
+        with self._lock:
+            self._cancel_rest()
+            self._producer.end(frames.End(outcome, self._clock(), failure))
         return self._producer.settle(SETTLE_S)
+
+    def _cancel_rest(self) -> None:
+        """Report every node that has not ended as cancelled; it stays so."""
+        counters = self._counters
+        if not any(map(counters.count, OPEN_STATES)):
+            return
+        for ordinal in range(len(counters)):
+            if counters.state(ordinal) in OPEN_STATES:
+                self.cancelled(ordinal)
 
     def _put(
         self,
@@ -272,11 +311,6 @@ class Coordinator:
     ) -> None:
         if self._producer is None:
             return
-        with self._lock:
-            if self._counters.state(ordinal) in TERMINAL_NODE_STATES:
-                # Seen to end by one thread while another cancelled it.
-                return
-            self._counters.put(ordinal, state, FIRST_TRY)
         if status is None:
             record = frames.State(
                 ordinal, 0, FIRST_TRY, state, at_ms, None, None, None, error
@@ -293,7 +327,13 @@ class Coordinator:
                 status.attempt,
                 error,
             )
-        self._producer.state(record)
+        # Told under the lock as well: no state of a node comes behind the run's end.
+        with self._lock:
+            if self._counters.state(ordinal) in TERMINAL_NODE_STATES:
+                # Seen to end by one thread while another cancelled it.
+                return
+            self._counters.put(ordinal, state, FIRST_TRY)
+            self._producer.state(record)
 
 
 def unobserved() -> Coordinator:

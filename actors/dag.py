@@ -6,7 +6,7 @@ node. Input and output nodes are no calls: what depends on them depends on what 
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import ray
@@ -166,10 +166,13 @@ def path(body: Body) -> str:
     return text.label(f"{module}.{name}", V1.label)
 
 
-def identify(calls: Sequence[Call], prefix: str) -> list[str]:
+def identify(
+    calls: Sequence[Call], prefix: str, redacted: Callable[[str], str]
+) -> list[str]:
     """Return the calls' ids; raise GraphRefused for a malformed or repeated one.
 
-    A name stands as it is given; a path is numbered by first visit. Contract 4.10.
+    A name stands as it is given but for secrets; a path is numbered by first visit.
+    Contract 4.10.
     """
     visits: dict[str, int] = {}
     ids: list[str] = []
@@ -180,7 +183,7 @@ def identify(calls: Sequence[Call], prefix: str) -> list[str]:
             visits[label] = number + 1
             ids.append(f"{prefix}{label}#{number}")
         else:
-            ids.append(require_id(f"{prefix}{call.name}"))
+            ids.append(require_id(redacted(f"{prefix}{call.name}")))
     if len(set(ids)) != len(ids):
         raise GraphRefused("two nodes of the graph have one id")
     return ids

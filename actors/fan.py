@@ -6,6 +6,7 @@ the consumer's thread submits. Contract 4.10 and 4.11.
 """
 
 import itertools
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
@@ -70,6 +71,16 @@ def fan_out(
     return fan.results(max_in_flight, refs, fail)
 
 
+class _Thread(threading.local):
+    """Tells threads apart without a lock; their numbers are used again."""
+
+    def __init__(self) -> None:
+        self.mark = object()
+
+
+_thread = _Thread()
+
+
 class Fan:
     """One fan-out on its way; its consumer's thread alone submits."""
 
@@ -105,11 +116,13 @@ class Fan:
     ) -> Generator[object, None, None]:
         """Yield each item's result, or what `fail` makes of its error."""
         coordinator, order = self._coordinator, self._order
+        source: Iterator[object] | None = iter(self._items)
         if isinstance(self._items, Sized):
             coordinator.declare(self._call, len(self._items))
-        window = Window(coordinator, max_in_flight)
-        source: Iterator[object] | None = iter(self._items)
+        window: Window | None = None
+        consumer = _thread.mark
         try:
+            window = Window(coordinator, max_in_flight)
             while True:
                 window.poll()
                 source = self._fill(window, source)
@@ -121,10 +134,14 @@ class Fan:
                 if not refs:
                     self._fetch_small()
                 yield self._result(order.popleft(), refs, fail)
+                consumer = _thread.mark
         finally:
-            window.cancel()
-            if source is not None or self._broken is not None:
-                coordinator.declare(self._call, self._count)
+            # The garbage collector ends a forgotten iterator on any thread, whatever
+            # locks that holds: then all this is left to the run's end.
+            if window is not None and consumer is _thread.mark:
+                window.cancel()
+                if source is not None or self._broken is not None:
+                    coordinator.declare(self._call, self._count)
         if self._broken is not None:
             raise self._broken
 

@@ -223,6 +223,10 @@ class Leaf:
         except ProtocolError as exc:
             self._refuse(exc.reason)
             return
+        except Exception:
+            # The numbers are of the user's classes, and so is what converting them raises.
+            self._refuse("malformed")
+            return
         self._reports.producer.progress(
             frames.Progress(
                 target=self._ordinal,
@@ -255,6 +259,10 @@ class Leaf:
             values.require_metrics(redacted)
         except ProtocolError as exc:
             self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
+            return None
+        except Exception:
+            # The mapping is of the user's class.
+            self._refuse("malformed")
             return None
         return redacted
 

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 import msgspec
 
+from actors.clock import backoff_ms
 from actors.kept import Kept
 from django_ray.errors import ProtocolError
 from django_ray.protocol import frames
@@ -30,8 +31,9 @@ INTERVAL_LEAST_MS = 10
 KEEPALIVE_MS = 5_000
 """A coordinator with nothing to say says so this often: its collector leaves otherwise."""
 
-BACKOFF_FIRST_MS = 100
-BACKOFF_LAST_MS = 5_000
+PATIENCE_MS = 60_000
+"""A worker's collector is gone when every call to it has failed for so long."""
+
 HEADER = 128
 """Bytes of a frame left for everything but its records."""
 
@@ -45,7 +47,10 @@ class CollectorHandle(Protocol):
     """The way to a collector; a ticket stands for one call in flight."""
 
     def send(self, frame: bytes) -> object:
-        """Start the call and return its ticket; never block."""
+        """Start the call and return its ticket; never block.
+
+        None says that the collector was there and is gone for good.
+        """
 
     def poll(
         self, tickets: Sequence[object], timeout_s: float
@@ -99,9 +104,11 @@ class Link:
         self._begins = False
         self._failures = self._resyncs = self._refusals = 0
         self._sent_ms: int | None = None
+        self._failing_ms: int | None = None
         self._hold: tuple[int, int] | None = None
         self.interval_ms = WORKER_INTERVAL_MS if worker else COORDINATOR_INTERVAL_MS
         self.silent = False
+        self.gone = False
 
     @property
     def in_flight(self) -> int:
@@ -200,6 +207,9 @@ class Link:
         except Exception:
             logger.debug("Calling the collector failed.", exc_info=True)
             self._fail(now_ms)
+            return
+        if ticket is None:
+            self._lose()
         else:
             self._flights[ticket] = flight
 
@@ -209,6 +219,7 @@ class Link:
             self._fail(now_ms)
             return
         self._failures = 0
+        self._failing_ms = None
         self._epoch = answer.writer_epoch
         self.interval_ms = max(answer.interval_ms, INTERVAL_LEAST_MS)
         for target in answer.unknown:
@@ -225,9 +236,14 @@ class Link:
             case Status.REFUSED:
                 self._refuse(flight, answer.reason)
             case Status.FENCED | Status.NOT_ADMITTED:
-                self.hush(answer.status.lower())
+                self._hush(answer.status.lower())
 
-    def hush(self, reason: str) -> None:
+    def _lose(self) -> None:
+        """Fall silent because there is no collector any more."""
+        self.gone = True
+        self._hush("its collector is gone")
+
+    def _hush(self, reason: str) -> None:
         """Fall silent for good, and hold nothing any more."""
         logger.info("A producer falls silent: %s.", reason)
         self.silent = True
@@ -239,11 +255,24 @@ class Link:
         if not self._tallies["failed_calls"]:
             logger.warning("A frame did not reach the collector; it is tried again.")
         self._tallies["failed_calls"] += 1
+        if self._is_past_patience(now_ms):
+            self._lose()
+            return
         self._kept.requeue(0)
         self._begin()
         if self._hold is None:
             self._failures += 1
-            self._hold = (now_ms, _backoff(self._failures))
+            self._hold = (now_ms, backoff_ms(self._failures))
+
+    def _is_past_patience(self, now_ms: int) -> bool:
+        """Note a failed call; claim that a worker's have failed for too long.
+
+        A coordinator goes on: its run has no other way to be seen.
+        """
+        since = self._failing_ms
+        if since is None or now_ms < since:
+            since = self._failing_ms = now_ms
+        return self._kind is ProducerKind.worker and now_ms - since >= PATIENCE_MS
 
     def _restart(self, flight: Flight, now_ms: int) -> None:
         """Make all that is not committed new; once for the frames of one window."""
@@ -260,7 +289,7 @@ class Link:
         self._tallies["resyncs"] += 1
         self._resyncs += 1
         self._hold = (
-            (now_ms, _backoff(self._resyncs - 1)) if self._resyncs > 1 else None
+            (now_ms, backoff_ms(self._resyncs - 1)) if self._resyncs > 1 else None
         )
 
     def _refuse(self, flight: Flight, reason: str) -> None:
@@ -271,7 +300,7 @@ class Link:
         self._refusals += 1
         self._begin()
         if self._refusals > REFUSALS:
-            self.hush("refused")
+            self._hush("refused")
         elif flight.records > 1:
             self._kept.requeue(flight.number)
             self._records = flight.records // 2
@@ -298,7 +327,3 @@ def _left(since_ms: int, delay_ms: int, now_ms: int) -> int:
     if now_ms < since_ms:
         return 0
     return max(0, since_ms + delay_ms - now_ms)
-
-
-def _backoff(failures: int) -> int:
-    return min(BACKOFF_FIRST_MS << min(failures - 1, 10), BACKOFF_LAST_MS)

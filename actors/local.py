@@ -52,8 +52,11 @@ class LocalRay:
     credentials are the node's own, as on a cluster. Contract 4.16.
     """
 
-    def __init__(self, *, num_cpus: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, num_cpus: int, environment: Mapping[str, str], dashboard: bool
+    ) -> None:
         self._num_cpus = num_cpus
+        self._dashboard = dashboard
         self._credentials = {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -90,6 +93,7 @@ class LocalRay:
             f"--ray-client-server-port={client}",
             f"--dashboard-host={LOOPBACK}",
             f"--dashboard-port={dashboard}",
+            f"--include-dashboard={str(self._dashboard).lower()}",
         ]
         try:
             self._launch(command, self._folder / "start.log")

@@ -14,12 +14,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from actors.clock import BACKOFF_LAST_MS
 from actors.kept import Kept, Key
-from actors.link import BACKOFF_LAST_MS, HEADER, CollectorHandle, Link
+from actors.link import HEADER, CollectorHandle, Link
 from django_ray.protocol import frames
 from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.limits import Limits
-from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+from django_ray.protocol.vocabulary import RANKS, NodeState
 
 WORKER_SLOTS = 1_024
 """Latest values, and leaves noted as running, that a worker process holds at most."""
@@ -30,8 +31,6 @@ POLL_S = 0.5
 
 STOP_S = 2.0
 LASTING_STATES = frozenset((NodeState.FAILED, NodeState.CANCELLED))
-STATE_RANKS = {state: min(code, 3) for code, state in enumerate(NODE_STATES)}
-"""PENDING, SUBMITTED, RUNNING, and one rank for all ends. Contract 4.3."""
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ class Producer:
     def state(self, state: frames.State) -> None:
         """Report a node's state; a newer state of the node takes its place."""
         order = state.invocation << 31 | state.try_
-        rank = order << 2 | STATE_RANKS[state.state]
+        rank = order << 2 | RANKS[state.state]
         self._put(state.ordinal, rank, state, state.state in LASTING_STATES)
 
     def progress(self, progress: frames.Progress) -> None:
@@ -137,19 +136,14 @@ class Producer:
         return self._link.silent
 
     @property
+    def gone(self) -> bool:
+        """Claim that it is silent because there is no collector any more."""
+        return self._link.gone
+
+    @property
     def backlog(self) -> int:
         """Count the records not known committed, so that a caller may pace itself."""
         return len(self._kept)
-
-    @property
-    def dropped(self) -> int:
-        """Count the records given up: past a bound, or refused for good."""
-        return self._kept.dropped
-
-    @property
-    def in_flight(self) -> int:
-        """Count the frames sent and not answered."""
-        return self._link.in_flight
 
     def settle(self, timeout_s: float) -> bool:
         """Wait until all that was reported is committed; say False if it is not."""

@@ -3,7 +3,8 @@
 One thread beside the collector's. It takes what changed under the collector's lock, and
 stages, composes and stores it without. Whatever storage says, it goes on: a publication
 that failed is taken back and tried again after a pause. It ends in three ways: told to
-stop, fenced off, or left alone by its coordinator after publishing what there was.
+stop, left alone by its coordinator after publishing what there was, or fenced off: then it
+writes nothing more and stays until its producers have had the time to hear so.
 """
 
 import logging
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from actors.clock import backoff_ms
 from actors.collector import Collector, Taken
 from django_ray.errors import ConfigurationError, IntegrityFault, StorageUnavailable
 from django_ray.progress.delta import Fenced, Moved, Outcome, Publication, Published
@@ -21,8 +23,10 @@ from django_ray.progress.pages import Candidate
 from django_ray.storage.load import Begun
 from django_ray.storage.stage import Staged
 
-BACKOFF_FIRST_MS = 100
-BACKOFF_LAST_MS = 5_000
+GRACE_LEAST_MS = 2_000
+GRACE_MOST_MS = 30_000
+"""How long FENCED is answered: twice the longest interval told, within these."""
+
 WATCH_MS = 500
 """With nothing to publish, how often to look whether time alone has made something due."""
 
@@ -90,6 +94,8 @@ class Publisher:
         self._failures = 0
         self._retry_ms = 0
         self._logged_ms: int | None = None
+        self._leave_ms: int | None = None
+        self._is_closed = False
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -135,8 +141,11 @@ class Publisher:
     def _advance(self, now_ms: int) -> Rest | None:
         collector = self._collector
         silence = collector.silence_ms(now_ms)
-        if collector.is_fenced or silence >= 2 * self._silence_ms:
+        if silence >= 2 * self._silence_ms:
             return None
+        if self._leave_ms is not None:
+            left = self._leave_ms - now_ms
+            return Rest(left) if left > 0 else None
         if now_ms < self._retry_ms:
             return Rest(self._retry_ms - now_ms)
         if not self._is_open:
@@ -150,18 +159,17 @@ class Publisher:
             return self._publish(taken)
         return None if silence >= self._silence_ms else Rest(WATCH_MS, watch=True)
 
-    def _open(self) -> Rest | None:
+    def _open(self) -> Rest:
         begun = self._storage.begin()
         if isinstance(begun, Fenced):
-            self._fence(begun)
-            return None
+            return self._fence(begun)
         self._draft.opened(begun.revisions)
         self._collector.opened(begun.writer_epoch)
         self._is_open = True
         self._failures = 0
         return Rest(0)
 
-    def _publish(self, taken: Taken) -> Rest | None:
+    def _publish(self, taken: Taken) -> Rest:
         """Write what was taken, or give it back whatever happens."""
         began = self._clock()
         publication: Publication | None = None
@@ -176,8 +184,7 @@ class Publisher:
         cost = min(now - began, CHARGED_MS)
         self._share.finished(now, cost)
         if isinstance(outcome, Fenced):
-            self._fence(outcome)
-            return None
+            return self._fence(outcome)
         if isinstance(outcome, Moved):
             self._draft.moved(outcome.revisions)
             self._failures = 0
@@ -217,16 +224,23 @@ class Publisher:
             # The hook is its owner's code; what is committed stays committed.
             logger.exception("The hook after a commit failed.")
 
-    def _fence(self, fenced: Fenced) -> None:
+    def _fence(self, fenced: Fenced) -> Rest:
+        """Give the storage back, and say how long FENCED is answered until leaving."""
         logger.info("The run is another's now (%s).", fenced.reason)
         self._collector.fence(fenced.reason)
+        grace = min(
+            max(2 * self._collector.longest_interval_ms, GRACE_LEAST_MS), GRACE_MOST_MS
+        )
+        self._leave_ms = self._clock() + grace
+        self._close()
+        return Rest(grace)
 
     def _pause(self, reason: str, exc: Exception | None) -> Rest:
         """Count a failure and say after which pause to try again."""
         now = self._clock()
         self.tallies[reason] += 1
-        delay = min(BACKOFF_FIRST_MS << min(self._failures, 10), BACKOFF_LAST_MS)
         self._failures += 1
+        delay = backoff_ms(self._failures)
         self._retry_ms = now + delay
         if self._logged_ms is None or now - self._logged_ms >= LOG_MS:
             self._logged_ms = now
@@ -240,7 +254,10 @@ class Publisher:
         return Rest(delay)
 
     def _close(self) -> None:
-        """Leave nothing behind, as far as PostgreSQL answers."""
+        """Leave nothing behind, as far as PostgreSQL answers; once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             if self._collector.is_fenced:
                 self._storage.discard()

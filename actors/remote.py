@@ -181,9 +181,10 @@ class CollectorActor:
         )
         self._publisher.start()
 
-    def ingest(self, frame: bytes) -> bytes:
-        """Apply a frame and return the encoded answer."""
-        return frames.encode(self._collector.ingest(frame, self._clock()))
+    def ingest(self, frame: object) -> bytes:
+        """Apply a frame and return the encoded answer; refuse whatever else is sent."""
+        data = frame if isinstance(frame, bytes) else b""
+        return frames.encode(self._collector.ingest(data, self._clock()))
 
     def leave(self) -> None:
         """End the actor's process."""

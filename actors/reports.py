@@ -1,15 +1,16 @@
 """A worker process's way to the collectors of the runs it serves.
 
-One producer a process and run, made at the run's first leaf here and given up when many
-newer runs have come. The collector is looked up in the producer's own thread, when there is
-something to send: a leaf waits for neither.
+One producer a process and run, made at the run's first leaf here and given up when the
+leaves of many other runs have come, or its collector is gone. The collector is looked up in
+the producer's own thread, when there is something to send: a leaf waits for neither.
 """
 
 import functools
 import socket
 import threading
 import uuid
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -22,7 +23,7 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.redaction import Redactor
 
 RUNS = 8
-"""Producers a worker process keeps: past it that of the oldest run is ended."""
+"""Producers a worker process keeps: past it that of the run unused longest is ended."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -64,22 +65,37 @@ class Reports:
         return Redactor(self._redact)
 
 
+Find = Callable[[str, int], CollectorHandle | None]
+
+
+def _find(run_id: str, generation: int) -> CollectorHandle | None:
+    # Here, because a leaf that reports nothing needs no handles.
+    from actors import remote
+
+    return remote.find_collector(run_id, generation)
+
+
 class LateHandle:
     """Finds the collector when there is something to send, in the producer's thread."""
 
-    def __init__(self, run_id: str, generation: int) -> None:
+    def __init__(self, run_id: str, generation: int, find: Find = _find) -> None:
         self._run_id = run_id
         self._generation = generation
+        self._find = find
+        self._found = False
         self._handle: CollectorHandle | None = None
 
-    def send(self, frame: bytes) -> object:
-        """Start the call; one without a collector has failed already."""
-        if self._handle is None:
-            # Here, because a leaf that reports nothing needs no handles.
-            from actors import remote
+    def send(self, frame: bytes) -> object | None:
+        """Start the call; without a collector it has failed already.
 
-            self._handle = remote.find_collector(self._run_id, self._generation)
-        return _Lost() if self._handle is None else self._handle.send(frame)
+        None when there was one and is none any more.
+        """
+        if self._handle is None:
+            self._handle = self._find(self._run_id, self._generation)
+        if self._handle is not None:
+            self._found = True
+            return self._handle.send(frame)
+        return None if self._found else _Lost()
 
     def poll(
         self, tickets: Sequence[object], timeout_s: float
@@ -99,23 +115,30 @@ class _Lost:
     """The ticket of a frame for which no collector was found."""
 
 
-_runs: dict[bytes, Reports] = {}
+_runs: OrderedDict[bytes, Reports] = OrderedDict()
+"""In order of their last use."""
+
 _lock = threading.Lock()
 
 
 def of(run: bytes) -> Reports:
-    """Return this process's reports of a run, made at the run's first leaf here."""
-    known = _runs.get(run)
-    if known is not None:
-        return known
+    """Return this process's reports of a run, made at the run's first leaf here.
+
+    Those whose collector is gone are forgotten: a leaf that comes all the same looks anew.
+    """
     with _lock:
-        if run not in _runs:
-            while len(_runs) >= RUNS:
-                ended = _runs.pop(next(iter(_runs)))
-                # It may wait for an answer: this leaf does not wait with it.
-                threading.Thread(target=ended.producer.stop, daemon=True).start()
-            _runs[run] = Reports(_decoder.decode(run))
-        return _runs[run]
+        known = _runs.get(run)
+        if known is not None and not known.producer.gone:
+            _runs.move_to_end(run)
+            return known
+        for other in [key for key, each in _runs.items() if each.producer.gone]:
+            del _runs[other]
+        while len(_runs) >= RUNS:
+            _, ended = _runs.popitem(last=False)
+            # It may wait for an answer: this leaf does not wait with it.
+            threading.Thread(target=ended.producer.stop, daemon=True).start()
+        made = _runs[run] = Reports(_decoder.decode(run))
+        return made
 
 
 @functools.cache

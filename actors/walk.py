@@ -33,7 +33,7 @@ def run(
     """
     call = coordinator.begin()
     plan = dag.plan(root, inputs)
-    ids = dag.identify(plan.calls, f"{call}." if prefix else "")
+    ids = dag.identify(plan.calls, f"{call}." if prefix else "", coordinator.redacted)
     window = Window(coordinator, max_in_flight)
     try:
         walk = Walk(coordinator, window, plan, ids, group)

@@ -133,7 +133,8 @@ class Window:
             self._fail(flight, exc)
             return
         waited = flight.take(submitted, function.returns, self._observed)
-        self._pending[waited] = flight
+        with self._lock:
+            self._pending[waited] = flight
         coordinator.submitted(flight.ordinal)
         if self._is_over():
             # The end came while Ray took the task, and has not seen it.
@@ -142,7 +143,7 @@ class Window:
 
     def settle(self) -> list[Flight]:
         """Wait until tasks have ended, at most a second, and return those."""
-        waiting = list(self._pending)
+        waiting = self._waiting()
         batch = len(waiting) // BATCH
         if batch > 1:
             ended, rest = _wait(waiting, batch, BATCH_S)
@@ -150,7 +151,7 @@ class Window:
                 if rest and len(ended) == batch:
                     ended += _wait(rest, len(rest), 0)[0]
                 return self._close(ended)
-        closed = self._close(_wait(waiting, 1, WAIT_S)[0]) if waiting else []
+        closed = self._close(_wait(waiting, 1, WAIT_S)[0])
         if self._is_over():
             raise KeyboardInterrupt
         return closed
@@ -160,7 +161,7 @@ class Window:
         if self._is_over():
             raise KeyboardInterrupt
         if self._pending and time.monotonic() - self._waited_s > POLL_S:
-            waiting = list(self._pending)
+            waiting = self._waiting()
             self._close(_wait(waiting, len(waiting), 0)[0])
 
     def cancel(self) -> None:
@@ -177,20 +178,25 @@ class Window:
     def _cancel(self) -> None:
         time.sleep(max(0.0, self._submitted_s + PAUSE_S - time.monotonic()))
         for force, patience in ((False, GRACE_S), (True, FORCED_S)):
-            for flight in tuple(self._pending.values()):
-                _cancel(flight, force=force)
+            for waited in self._waiting():
+                flight = self._pending.get(waited)
+                if flight is not None:
+                    _cancel(flight, force=force)
             self._drain(patience)
         with self._lock:
-            for flight in self._pending.values():
+            for waited in self._waiting():
+                flight = self._pending.pop(waited)
                 flight.ended = True
                 self._coordinator.cancelled(flight.ordinal)
-            self._pending.clear()
 
     def _drain(self, patience: float) -> None:
         until = time.monotonic() + patience
         while self._pending and (left := until - time.monotonic()) > 0:
-            waiting = list(self._pending)
-            self._close(_wait(waiting, 1, left)[0])
+            self._close(_wait(self._waiting(), 1, left)[0])
+
+    def _waiting(self) -> list[Reference]:
+        with self._lock:
+            return list(self._pending)
 
     def _is_over(self) -> bool:
         """Claim that the run has ended meanwhile, in another thread than the caller's."""
@@ -282,6 +288,9 @@ def fetch(value: object) -> object:
 def _wait(
     waiting: list[Reference], number: int, timeout: float
 ) -> tuple[list[Reference], list[Reference]]:
+    if not waiting:
+        # Ray refuses to wait for nothing, and the run's end may have taken it all.
+        return [], []
     return ray.wait(waiting, num_returns=number, timeout=timeout, fetch_local=False)
 
 

@@ -79,7 +79,9 @@ class Harness:
         environment = node_environment(
             os.environ, database_url=self.url, settings_module=settings
         )
-        local = LocalRay(num_cpus=os.cpu_count() or 2, environment=environment)
+        local = LocalRay(
+            num_cpus=os.cpu_count() or 2, environment=environment, dashboard=False
+        )
         self.ray = self._stack.enter_context(local)
         os.environ.update(self.ray.credentials)
         remote.connect(self.ray.ray, settings_module=settings, log_to_driver=False)

@@ -10,7 +10,7 @@ from django.core.signals import setting_changed
 from msgspec import Meta
 
 from django_ray.errors import ConfigurationError
-from django_ray.protocol.limits import V1, Limits
+from django_ray.protocol.limits import LOWERABLE, V1, Limits
 from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
 
 RetentionDays = Annotated[int, Meta(ge=0, le=V1.retention_days)]
@@ -79,7 +79,7 @@ def parse_options(given: object) -> Options:
 
 
 def limits_of(profile: Profile) -> Limits:
-    """Return V1 with a profile's smaller values; raise ConfigurationError on larger ones.
+    """Return V1 with a profile's smaller values; raise ConfigurationError on any others.
 
     A profile with values of its own is not `v1`: every summary names what applied.
     """
@@ -90,6 +90,11 @@ def limits_of(profile: Profile) -> Limits:
     for name, value in profile.values.items():
         if name not in _NAMES:
             raise ConfigurationError(f"No limit is named {name!r}.")
+        if name not in LOWERABLE:
+            raise ConfigurationError(
+                f"The limit {name} is the same for every run: a profile cannot lower it. "
+                f"It can lower {', '.join(LOWERABLE)}."
+            )
         if value > getattr(V1, name):
             raise ConfigurationError(f"The limit {name} may be lowered, not raised.")
     return replace(V1, profile=profile.name, **profile.values)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-import psutil
 import ray
 
 from actors import clock, coordinator, fan, remote
@@ -66,7 +65,6 @@ class Overhead:
     def setup(self, harness: Harness) -> None:
         """Make the remote functions, and warm the worker processes up."""
         self.conn = harness.connect()
-        self.roots = [_postmaster(self.conn)]
         self.nothing = ray.remote(num_cpus=0.25)(_nothing)
         self.doze = ray.remote(num_cpus=0.25)(_doze)
         self._plain(self.nothing, [0] * self.parameters.no_ops)
@@ -113,14 +111,14 @@ class Overhead:
         function: object,
         items: list[float],
     ) -> tuple[float, float]:
-        processor = processor_seconds(self.roots)
+        processor = processor_seconds()
         start = time.perf_counter()
         if side == 0:
             self._watched(watched, function, items)
         else:
             self._plain(function, items)
         wall = time.perf_counter() - start
-        return wall, processor_seconds(self.roots) - processor
+        return wall, processor_seconds() - processor
 
     def _plain(self, function: object, items: list[float]) -> None:
         """Submit in the window, wait for any, take the results in order at the end."""
@@ -236,11 +234,6 @@ def _summary(conn: Connection, identity: RunIdentity) -> summary.Summary | None:
         (identity.task_execution_pk,),
     ).fetchone()
     return None if row is None or row[0] is None else summary.decode(bytes(row[0]))
-
-
-def _postmaster(conn: Connection) -> int:
-    parent: int = psutil.Process(conn.info.backend_pid).ppid()
-    return parent
 
 
 def scenario() -> Overhead:

@@ -29,6 +29,8 @@ from django_ray.progress.pages import (
     check_pages,
     decode,
 )
+from django_ray.progress.stages import Stage
+from django_ray.progress.stages import decode as decode_stages
 from django_ray.protocol import canonical, records, summary
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Encoding, NodeItem, PageKind
@@ -37,6 +39,7 @@ from django_ray.protocol.vocabulary import (
     NODE_STATES,
     DetailAvailability,
     NodeState,
+    ReportingPolicy,
 )
 
 DIGEST = 32
@@ -81,6 +84,7 @@ class _Ledger:
     rows: int = 0
     bytes: int = 0
     states: dict[NodeState, int] = field(default_factory=dict)
+    stages: tuple[Stage, ...] | None = None
 
     def find(self, code: str, at: int | None = None) -> None:
         self.findings.append(Finding(code, at))
@@ -240,8 +244,8 @@ def _audit_rows(ledger: _Ledger, run: WorkflowRun) -> None:
 
 def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
     stages = RunStages.objects.filter(run=run).first()
-    if stages is not None and len(stages.body) > V1.stage_row:
-        ledger.find("stages_size", len(stages.body))
+    if stages is not None:
+        _audit_stages(ledger, bytes(stages.body))
     if run.events is None:
         return
     try:
@@ -252,6 +256,15 @@ def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
     sizes = [len(records.encode(event)) for event in events]
     if len(sizes) > V1.events or max(sizes, default=0) > V1.event_encoded:
         ledger.find("events", len(sizes))
+
+
+def _audit_stages(ledger: _Ledger, body: bytes) -> None:
+    if len(body) > V1.stage_row:
+        ledger.find("stages_size", len(body))
+    try:
+        ledger.stages = decode_stages(body).stages
+    except IntegrityFault:
+        ledger.find("stages")
 
 
 def _audit_summary(ledger: _Ledger, run: WorkflowRun) -> None:
@@ -279,6 +292,13 @@ def _compare(ledger: _Ledger, run: WorkflowRun, said: Summary, derived: bool) ->
     pointers = (said.detail_revision or 0, said.topology_version or 0, said.manifest_id)
     if pointers != (run.detail_revision, run.topology_version, ledger.manifest_id):
         ledger.find("summary_pointers")
+    # A success that the lifecycle derived changes the summary's counts alone.
+    if (
+        ledger.stages is not None
+        and said.policy is ReportingPolicy.full
+        and not derived
+    ):
+        _compare_stages(ledger, ledger.stages, said)
     if said.detail.availability not in RETAINED:
         return
     if (said.retained_nodes, said.retained_edges) != (ledger.rows, ledger.edges):
@@ -287,6 +307,18 @@ def _compare(ledger: _Ledger, run: WorkflowRun, said: Summary, derived: bool) ->
         for state in NODE_STATES:
             if said.node_counts.of(state) != ledger.states.get(state, 0):
                 ledger.find("summary_counts", said.node_counts.of(state))
+
+
+def _compare_stages(ledger: _Ledger, stages: tuple[Stage, ...], said: Summary) -> None:
+    """Compare the counts of all stages together with the summary's.
+
+    In a live run a node may be counted that is not registered yet and so in no stage.
+    """
+    exact = said.detail.complete or said.terminal is not None
+    for code, state in enumerate(NODE_STATES):
+        found, count = sum(stage.counts[code] for stage in stages), said.node_counts
+        if found > count.of(state) or (exact and found < count.of(state)):
+            ledger.find("stages_counts", found)
 
 
 def _summary_of(run: WorkflowRun) -> bytes | None:

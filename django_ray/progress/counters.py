@@ -10,16 +10,10 @@ from typing import NamedTuple
 from django_ray.protocol.frames import States
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import NodeCounts
-from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+from django_ray.protocol.vocabulary import CODES, NODE_STATES, RANKS, NodeState
 
 MAXIMUM_TRY = 32
 """The last try a byte can tell: a 32nd retry of an omitted node is refused."""
-
-CODES = {state: code for code, state in enumerate(NODE_STATES)}
-"""The three bits of each state: its place in the canonical order."""
-
-RANKS = (0, 1, 2, 3, 3, 3, 3)
-"""The rank of each code: PENDING, SUBMITTED, RUNNING, terminal. Contract 4.3."""
 
 _STATE_BITS = 7
 _TRY_SHIFT = 3
@@ -97,12 +91,12 @@ class Counters:
         cannot be told.
         """
         value = self._states[ordinal]
-        code, before = CODES[state], value & _STATE_BITS
-        key = (try_, RANKS[code])
-        if try_ > MAXIMUM_TRY or key <= ((value >> _TRY_SHIFT) + 1, RANKS[before]):
+        before = NODE_STATES[value & _STATE_BITS]
+        held = ((value >> _TRY_SHIFT) + 1, RANKS[before])
+        if try_ > MAXIMUM_TRY or (try_, RANKS[state]) <= held:
             return None
-        self._write(ordinal, code, try_)
-        return NODE_STATES[before]
+        self._write(ordinal, CODES[state], try_)
+        return before
 
     def merge(self, record: States) -> Iterator[Change]:
         """Apply a coordinator's arrays, newer by (try, rank) only; yield what changed.

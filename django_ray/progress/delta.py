@@ -40,8 +40,7 @@ class Publication:
 
     `stages`, `events`, `session` are None where unchanged. `candidate` is the staged
     topology to promote, None where the published one stays. `expires_at_ms` is set by the
-    run's end. `detail_bytes` and `detail_rows` are the totals after it, as the writer
-    believes; storage computes them from the rows and refuses to differ.
+    run's end. The run's totals are not in it: storage computes them from the rows.
     """
 
     base: Revisions

@@ -23,14 +23,13 @@ from django_ray.protocol.frames import MAXIMUM_MILLISECONDS
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import Detail
 from django_ray.protocol.vocabulary import (
-    NODE_STATES,
+    CODES,
     DetailAvailability,
     ReportingPolicy,
     TruncationReason,
     WorkflowState,
 )
 
-CODES = {state: code for code, state in enumerate(NODE_STATES)}
 REPORTED = "reported"
 """The terminal reason of a run whose own producer ended it."""
 

@@ -2,8 +2,8 @@
 
 The coordinator's side: a node's ordinal is its place in the order of registration, and
 every dependency has a smaller one, so neither a cycle nor an unknown endpoint can be
-expressed past here. What is kept a node is its id, a fingerprint and a rank: enough for a
-million. Whoever registers from several threads holds one lock over it.
+expressed past here. What is kept a node is its id and a fingerprint: enough for a million.
+Whoever registers from several threads holds one lock over it.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Iterable
 
 from django_ray.errors import GraphRefused, LimitExceeded, ProtocolError
-from django_ray.progress.ranks import Ranks
 from django_ray.protocol import frames, text
 from django_ray.protocol.limits import Limits
 
@@ -25,14 +24,9 @@ class Graph:
         self._limits = limits
         self._ordinals: dict[str, int] = {}
         self._fingerprints = bytearray()
-        self._ranks = Ranks()
 
     def __len__(self) -> int:
         return len(self._ordinals)
-
-    def rank(self, ordinal: int) -> int:
-        """Return the length of the longest path from a root to a registered node."""
-        return self._ranks[ordinal]
 
     def register(
         self, node_id: str, label: str, stage: str, dependencies: Iterable[int]
@@ -59,7 +53,6 @@ class Graph:
             raise GraphRefused("there are more nodes than ordinals")
         self._ordinals[node_id] = ordinal
         self._fingerprints += fingerprint
-        self._ranks.add(runs)
         return ordinal, self._record(ordinal, node_id, label, stage, runs)
 
     def _require_id(self, node_id: object) -> None:

@@ -12,7 +12,7 @@ TOPOLOGY_NODES = 256
 """A candidate is due so long after the last, or when so many nodes wait."""
 
 CALLS = 4_096
-"""How many declarations are remembered; anything before them is a resent one."""
+"""How many declarations are remembered; one before them is not corrected any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,23 @@ class Growth:
 
 
 class Declared:
-    """The sum of what calls declared, each counted once."""
+    """The sum of what calls declared, of each the number it said last.
+
+    A call corrects its number when it is left early, or finds more than it knew of.
+    """
 
     def __init__(self) -> None:
-        self._calls: dict[int, None] = {}
+        self._calls: dict[int, int] = {}
         self._before = -1
         self.total = 0
 
     def add(self, call: int, number: int) -> bool:
-        """Count a declaration; claim that it had not been counted."""
-        if call <= self._before or call in self._calls:
+        """Count a declaration; claim that it changed what was counted of its call."""
+        known = self._calls.get(call)
+        if call <= self._before or known == number:
             return False
-        self.total += number
-        self._calls[call] = None
+        self.total += number - (known or 0)
+        self._calls[call] = number
         if len(self._calls) > CALLS:
             oldest = min(self._calls)
             del self._calls[oldest]

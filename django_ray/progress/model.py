@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from django_ray.progress.counters import MAXIMUM_TRY, Counters
+from django_ray.progress.early import Early
 from django_ray.progress.growth import Batch, Declared, Growth
 from django_ray.progress.nodes import Nodes, Verdict
 from django_ray.progress.recent import FAILED, Endings, Events, Hosts
@@ -34,6 +35,7 @@ TALLIES = (
     "stale",
     "resent",
     "gap",
+    "early",
     "unknown_node",
     "unknown_task",
     "retry_limit",
@@ -41,7 +43,11 @@ TALLIES = (
     "ended",
     "unsupported",
 )
-"""The keys of `Model.tallies`: what became of each record, counted once."""
+"""The keys of `Model.tallies`: what became of each record, counted once. An `early` one
+is kept until its node is registered, and applied then."""
+
+_OfNodes = frames.Task | frames.States | frames.Preview
+_OfRun = frames.Declare | frames.Event | frames.Session | frames.End
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,7 @@ class Model:
         self._known_tasks = limits.retained_nodes
         self._counters = Counters()
         self._nodes = Nodes()
+        self._early = Early()
         self._growth = Growth()
         self._declared = Declared()
         self._stages = Stages(limits)
@@ -137,7 +144,7 @@ class Model:
         elif isinstance(record, frames.State):
             tally = self._apply_state(record, now_ms)
         elif isinstance(record, frames.Node):
-            tally = self._apply_node(record)
+            tally = self._apply_node(record, now_ms)
         elif isinstance(record, frames.Progress):
             tally = self._apply_progress(record)
             if tally == "unknown_task" and isinstance(record.target, bytes):
@@ -172,6 +179,9 @@ class Model:
         """
         if not self.changed(now_ms):
             return None
+        # Whatever may fail comes before anything is handed out: then nothing is lost.
+        stages = self._stages.encode() if self._stages_changed else None
+        events = self._events.encode() if self._events_changed else None
         batch = Batch([], b"", [])
         if self._is_due(now_ms):
             batch = self._growth.take()
@@ -193,8 +203,8 @@ class Model:
             hosts=len(self._hosts),
             ended_by_minute=self._endings.until(self._changed_ms),
             reasons=frozenset(self._reasons),
-            stages=self._stages.encode() if self._stages_changed else None,
-            events=self._events.encode() if self._events_changed else None,
+            stages=stages,
+            events=events,
             end=self._end,
         )
         self._changed = self._stages_changed = self._events_changed = False
@@ -223,7 +233,7 @@ class Model:
     def _apply_state(self, record: frames.State, now_ms: int) -> str:
         ordinal, state = record.ordinal, record.state
         if ordinal >= len(self._counters):
-            return "unknown_node"
+            return self._early.keep_state(record)
         if ordinal < len(self._nodes):
             verdict = self._nodes.apply_state(record)
             if verdict is not Verdict.applied:
@@ -231,6 +241,9 @@ class Model:
             before = self._counters.put(ordinal, state, record.try_)
             started = self._nodes.started_ms(ordinal)
         else:
+            if self._registered <= ordinal < self._retained:
+                # An array told the node, so it counts now: its times are kept till then.
+                self._early.keep_state(record)
             if record.try_ > MAXIMUM_TRY:
                 return "retry_limit"
             moved = self._counters.advance(ordinal, state, record.try_)
@@ -269,7 +282,7 @@ class Model:
         self._events.add(event)
         self._events_changed = True
 
-    def _apply_node(self, node: frames.Node) -> str:
+    def _apply_node(self, node: frames.Node, now_ms: int) -> str:
         ordinal, runs = node.ordinal, node.dependencies
         if ordinal != self._registered:
             return "resent" if ordinal < self._registered else "gap"
@@ -277,21 +290,30 @@ class Model:
         edges = sum(runs[1::2])
         self._edges += edges + node.further
         stage = self._stages.index(node.stage) if self._full else 0
+        early = self._early.pop(ordinal)
         counted = ordinal < len(self._counters)
         if not counted:
             self._counters.add(stage)
         if self._full:
             self._place(node, stage, edges)
             if counted:
-                self._catch_up(ordinal, stage)
+                self._catch_up(ordinal, stage, early.state)
+        if early.state is not None and not counted:
+            self._apply_state(early.state, now_ms)
+        if early.report is not None:
+            self._report(ordinal, early.report)
         return "applied"
 
-    def _catch_up(self, ordinal: int, stage: int) -> None:
+    def _catch_up(self, ordinal: int, stage: int, early: frames.State | None) -> None:
         # A resent array told this node's state before the node itself was told.
         self._counters.restage(ordinal, stage)
         state, try_ = self._counters.state(ordinal), self._counters.try_(ordinal)
         if ordinal < len(self._nodes):
+            if early is not None:
+                self._nodes.apply_state(early)
             self._nodes.set_state(ordinal, state, try_)
+            state, try_ = self._nodes[ordinal].state, self._nodes[ordinal].try_
+            self._counters.put(ordinal, state, try_)
         self._stages.move(stage, NodeState.PENDING, state, self._changed_ms)
 
     def _place(self, node: frames.Node, stage: int, edges: int) -> None:
@@ -317,27 +339,19 @@ class Model:
         ordinal = self._tasks.get(target, -1) if isinstance(target, bytes) else target
         if ordinal < 0:
             return "unknown_task"
-        if ordinal >= len(self._counters):
-            return "unknown_node"
+        known = len(self._counters) if ordinal >= self._retained else self._registered
+        if ordinal >= known:
+            return self._early.keep_report(ordinal, record)
+        return self._report(ordinal, record)
+
+    def _report(self, ordinal: int, record: frames.Progress) -> str:
         if record.host is not None:
             self._hosts.add(record.host)
         if ordinal >= len(self._nodes):
             return "omitted"
         return self._nodes.apply_progress(ordinal, record)
 
-    def _apply_rare(
-        self,
-        record: (
-            frames.Declare
-            | frames.Task
-            | frames.States
-            | frames.Preview
-            | frames.Event
-            | frames.Session
-            | frames.End
-        ),
-        now_ms: int,
-    ) -> str:
+    def _apply_rare(self, record: _OfNodes | _OfRun, now_ms: int) -> str:
         match record:
             case frames.Declare():
                 added = self._declared.add(record.call, record.number)
@@ -380,4 +394,7 @@ class Model:
             if ordinal < len(self._nodes):
                 self._nodes.set_state(ordinal, after, self._counters.try_(ordinal))
             self._moved(ordinal, change.before, after, now_ms)
+            early = self._early.state(ordinal)
+            if early is not None:
+                self._apply_state(early, now_ms)
         return tally

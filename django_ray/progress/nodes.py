@@ -14,13 +14,10 @@ from msgspec.structs import replace
 from django_ray.protocol.frames import Failure, Progress, State
 from django_ray.protocol.records import Detail, Fault
 from django_ray.protocol.vocabulary import (
-    NODE_STATES,
+    RANKS,
     TERMINAL_NODE_STATES,
     NodeState,
 )
-
-RANKS = {state: min(code, 3) for code, state in enumerate(NODE_STATES)}
-"""The order of states within a try: every end has the same rank, so none reopens."""
 
 
 class Verdict(StrEnum):

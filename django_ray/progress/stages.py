@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Meta
 
 from django_ray.errors import IntegrityFault, LimitExceeded
-from django_ray.progress.counters import CODES
 from django_ray.progress.series import Running, Series
 from django_ray.protocol import canonical, text
 from django_ray.protocol.frames import Failure
 from django_ray.protocol.limits import Limits
 from django_ray.protocol.records import Stored
 from django_ray.protocol.vocabulary import (
+    CODES,
     NODE_STATES,
     DetailAvailability,
     NodeState,

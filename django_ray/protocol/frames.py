@@ -228,6 +228,8 @@ def decode(data: bytes) -> Frame:
         raise ProtocolError("malformed_frame") from exc
     for record in frame.records:
         _check(record)
+    if frame.kind is ProducerKind.worker:
+        _check_worker(frame.records)
     return frame
 
 
@@ -237,6 +239,15 @@ def decode_acknowledgement(data: bytes) -> Acknowledgement:
         return _acknowledgement_decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise ProtocolError("malformed_acknowledgement") from exc
+
+
+def _check_worker(records: tuple[Record, ...]) -> None:
+    """Refuse what only the coordinator says: the graph, its ends, and the run's end."""
+    for record in records:
+        if not isinstance(record, State | Progress | Preview | Event) or (
+            isinstance(record, State) and record.state is not NodeState.RUNNING
+        ):
+            raise ProtocolError("foreign_record")
 
 
 def _check(record: Record) -> None:

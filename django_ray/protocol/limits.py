@@ -86,3 +86,37 @@ class Limits:
 
 V1 = Limits()
 """The profile `v1`: the hard caps of the protocol."""
+
+LOWERABLE = (
+    "page_items",
+    "page_encoded",
+    "page_decoded",
+    "record",
+    "retained_nodes",
+    "retained_edges",
+    "topology_encoded",
+    "topology_decoded",
+    "detail_encoded",
+    "detail_decoded",
+    "run_encoded",
+    "run_decoded",
+    "node_id",
+    "label",
+    "events",
+    "event_encoded",
+    "coordinator_window",
+    "producers",
+    "stages",
+    "stage_label",
+    "stage_edges",
+    "stage_buckets",
+    "series_buckets",
+    "first_failure",
+    "dependency_runs",
+)
+"""What a profile may lower: what a run applies from its own limits, and nothing else.
+
+All others are the same for every run. Decoders, worker processes and readers take V1; and
+`stage_row`, `node_reserve` and the sizes of frames are the room that the least of a row or
+record needs: a smaller one would not bound a run but break it.
+"""

@@ -133,6 +133,12 @@ class Redactor:
         shown = max(len(head) - _MARGIN, head.rfind(MARK) + len(MARK))
         return text.cut(head[:shown], limit, text.size(value))
 
+    def label(self, value: str, limit: int) -> str:
+        """Return `value` redacted, as a safe line within `limit` bytes: `text.label`."""
+        if len(value) > 4 * limit:
+            value = self.fit(value, 2 * limit)
+        return text.label(self.text(value), limit)
+
     def mapping(self, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
         """Return metrics without secrets: whole values under such keys, and in texts."""
         return {key: self._value(key, value) for key, value in metrics.items()}

@@ -1,7 +1,8 @@
 """Summary schema 3: the one bounded task-row value, its codec and terminal derivation.
 
 Canonical JSON of at most 16 KiB, fields sorted, every one of fixed shape or bounded. The
-stored form carries the internal task key and manifest id; `public` leaves them out.
+stored form carries the internal task key and manifest id; `readers/public.py` leaves
+them out.
 """
 
 from typing import Annotated, Final, Literal

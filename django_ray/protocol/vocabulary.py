@@ -22,6 +22,13 @@ class NodeState(StrEnum):
 NODE_STATES = tuple(NodeState)
 """The seven states in canonical order; the index of one is its code in a byte."""
 
+CODES = {state: code for code, state in enumerate(NODE_STATES)}
+"""The code of each state: three bits."""
+
+RANKS = {state: min(code, 3) for code, state in enumerate(NODE_STATES)}
+"""The order of states within a try: PENDING, SUBMITTED, RUNNING, and one rank for all
+ends, so that none reopens. Contract 4.3."""
+
 TERMINAL_NODE_STATES = frozenset(NODE_STATES[3:])
 """The ended states: they do not reopen but by a try or an invocation. Contract 4.3."""
 

@@ -27,6 +27,8 @@ ERROR_TEXT = V1.record
 ERROR_CLASS = V1.label
 FRAMES = 64
 
+UNFORMATTED = "its own code does not let it be formatted"
+
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -100,9 +102,14 @@ def storable(value: object, boundary: str, limit: int) -> bytes:
 def of_error(exc: BaseException, redactor: Redactor) -> Failed:
     """Return a raised error's class path and its traceback, redacted and bounded."""
     kind = type(exc)
+    try:
+        error_text = _traceback(exc, redactor)
+    except BaseException:
+        # Formatting runs the error's own code, and that may raise or exit.
+        error_text = f"{text.label(kind.__qualname__, V1.error)}: {UNFORMATTED}"
     return Failed(
         error_class=text.label(f"{kind.__module__}.{kind.__qualname__}", ERROR_CLASS),
-        error_text=_traceback(exc, redactor),
+        error_text=error_text,
     )
 
 

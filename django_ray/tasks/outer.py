@@ -126,13 +126,14 @@ class _Run:
     def __init__(self, told: RunSettings, redactor: Redactor) -> None:
         self._redactor = redactor
         now = clock.steady()
+        window = coordinator.default_window()
         self._producer = self._report(told, now)
         self._coordinator = coordinator.Coordinator(
-            told,
-            self._producer,
-            max_in_flight=coordinator.default_window(),
-            clock=now,
+            told, self._producer, max_in_flight=window, clock=now
         )
+        # Last: a producer that lives keeps its collector, also of a run that does not.
+        if self._producer is not None:
+            self._producer.start()
 
     def execute(self, call: Callable[[], object]) -> Outcome:
         """Call the function, tell the collector how it ended, and return the outcome."""
@@ -163,7 +164,7 @@ class _Run:
             # The run goes on unseen; the row's summary is derived at its end.
             logger.exception("The run's collector could not be started.")
             return None
-        producer = Producer(
+        return Producer(
             run_id=told.identity.run_id,
             generation=told.identity.execution_generation,
             kind=ProducerKind.coordinator,
@@ -173,8 +174,6 @@ class _Run:
             clock=now,
             resync=lambda: self._coordinator.resync(),
         )
-        producer.start()
-        return producer
 
     def _end(self, ended: coordinator.Outcome, error: BaseException | None) -> None:
         try:

@@ -22,6 +22,7 @@ from django.db import connection
 from django.db.utils import InterfaceError, OperationalError
 from django.tasks import task_backends
 from django.utils import timezone
+from psycopg import pq
 
 from actors import remote
 from actors.local import Address, LocalRay, node_environment
@@ -91,11 +92,28 @@ def our_backends() -> frozenset[str]:
 
 
 def database_url() -> str:
-    """Return the default database as a URL, for the environment of a local node."""
+    """Return the default database as a URL, for the environment of a local node.
+
+    Of OPTIONS it holds what libpq knows; the rest is for Django's own connections.
+    """
     given = connection.settings_dict
     user, password = quote(given["USER"], safe=""), quote(given["PASSWORD"], safe="")
-    where = {"host": given["HOST"], "port": given["PORT"]}
-    query = urlencode({key: value for key, value in where.items() if value})
+    own = {
+        "dbname": given["NAME"],
+        "user": given["USER"],
+        "password": given["PASSWORD"],
+    }
+    own |= {"host": given["HOST"], "port": given["PORT"]}
+    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    # As in Django, what stands beside OPTIONS comes before what stands in it.
+    where = {
+        key: value
+        for key, value in given["OPTIONS"].items()
+        if key in known and not own.get(key) and isinstance(value, str | int)
+    }
+    where |= {key: own[key] for key in ("host", "port") if own[key]}
+    # libpq takes a plus sign for itself.
+    query = urlencode(where, quote_via=quote)
     login = f"{user}:{password}@" if password else f"{user}@"
     return f"postgresql://{login}/{quote(given['NAME'], safe='')}?{query}"
 
@@ -107,7 +125,7 @@ def _joined(
     """Be a driver of the cluster, inside a local one where there is no other."""
     with contextlib.ExitStack() as stack:
         if address is None:
-            local = LocalRay(num_cpus=cpus, environment=_node())
+            local = LocalRay(num_cpus=cpus, environment=_node(), dashboard=True)
             started = stack.enter_context(local)
             stack.enter_context(authenticated(started))
             say(f"Ray dashboard: {started.dashboard}")

@@ -18,18 +18,19 @@ from urllib.request import urlopen
 from examples.census.stage import Stage, stage
 
 START_SECONDS = 60
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> int:
     """Start everything, run one task, show it, and clean up."""
     given = _parse(arguments)
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGHUP, _leave)
+    for number in SIGNALS:
+        signal.signal(number, _leave)
     try:
         with stage(os.cpu_count() or 2) as running:
             return _show(given, running)
     except KeyboardInterrupt:
-        print("\nEnded; nothing is left running.")
+        print("Ended; nothing is left running.")
         return 130
 
 
@@ -116,7 +117,13 @@ def _read(link: str) -> Any:  # noqa: ANN401 (a JSON document)
 
 
 def _leave(signum: int, frame: object) -> None:
+    """Begin to end; nobody interrupts the clean-up, however often they ask."""
     del frame
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    print("\nEnding ...", flush=True)
+    if signum == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + signum)
 
 

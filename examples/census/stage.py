@@ -16,7 +16,7 @@ from actors.local import Address, LocalRay, node_environment
 from cluster import services
 
 SETTINGS = "examples.census.settings"
-STOP_SECONDS = 20.0
+STOP_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ def stage(cpus: int) -> Iterator[Stage]:
             os.environ, database_url=url, settings_module=SETTINGS
         )
         _migrate()
-        ray = stack.enter_context(LocalRay(num_cpus=cpus, environment=environment))
+        ray = stack.enter_context(
+            LocalRay(num_cpus=cpus, environment=environment, dashboard=True)
+        )
         environment = {**environment, **ray.credentials}
         port = _free_port()
         address = f"127.0.0.1:{port}"
@@ -88,12 +90,13 @@ def _command(
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # A worker drains at the first request and leaves at the second.
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+        process.kill()
+        process.wait()
 
 
 def _free_port() -> int:

@@ -65,6 +65,8 @@ def read(path: Path) -> list[Step]:
         raise GraphRefused("the file is not a WfFormat document") from exc
     workflow = document.workflow
     runtimes = {task.id: task.runtime for task in workflow.execution.tasks}
+    if not all(0 <= runtime < float("inf") for runtime in runtimes.values()):
+        raise GraphRefused("a runtime of the WfFormat file is no duration")
     steps: dict[str, Step] = {}
     for task in workflow.specification.tasks:
         if task.id in steps:

@@ -36,7 +36,10 @@ def frame(number, *records, producer=b"p" * 16, epoch=1, **changes):
 
 
 class Rig:
-    """`turn` moves the time and lets producer and publisher do one step each."""
+    """`turn` moves the time and lets producer and publisher do one step each.
+
+    When the publisher has no more to do its collector is gone: calls fail from then on.
+    """
 
     def __init__(self, settings=None, storage=None, clock=None, after_commit=None):
         self.clock = clock or FakeClock()
@@ -76,6 +79,8 @@ class Rig:
             self.clock.advance(milliseconds)
             self.producer.step(self.clock())
             rest = self.publisher.step()
+            if rest is None:
+                self.handle.away = True
         return rest
 
     def settle(self, turns=400):

@@ -36,7 +36,9 @@ def test_database_that_is_given_stays():
 
 def test_start_that_fails_says_so_and_leaves_no_folder(caplog):
     before = set(Path("/tmp").glob("dr-*"))
-    local = LocalRay(num_cpus=-1, environment=node(PATH="/usr/bin:/bin"))
+    local = LocalRay(
+        num_cpus=-1, environment=node(PATH="/usr/bin:/bin"), dashboard=False
+    )
 
     with pytest.raises(ConfigurationError, match="ended at its start"):
         local.start()
@@ -46,4 +48,4 @@ def test_start_that_fails_says_so_and_leaves_no_folder(caplog):
 
 
 def test_what_was_not_started_is_stopped_without_effect():
-    LocalRay(num_cpus=1, environment={}).stop()
+    LocalRay(num_cpus=1, environment={}, dashboard=False).stop()

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from actors.link import PATIENCE_MS
 from actors.producer import WORKER_SLOTS, Producer
 from django_ray.protocol import frames
 from django_ray.protocol.frames import ProducerKind, State, Status
@@ -142,11 +143,10 @@ def test_a_failure_is_sent_although_the_next_try_has_begun(bench):
     ]
 
 
-def test_failures_beside_later_tries_are_bounded_and_what_is_past_it_counted(bench):
+def test_failures_beside_later_tries_are_bounded(bench):
     for try_ in range(1, 1_024 + 3):
         bench.producer.state(failed(0, try_))
     assert bench.producer.backlog == 1_025
-    assert bench.producer.dropped == 1
     assert bench.settle()
     assert len(bench.collector.applied) == 1_025
 
@@ -186,10 +186,10 @@ def test_a_commit_of_an_older_value_keeps_the_newer(bench):
 def test_the_window_is_kept_exactly(kind, window):
     bench = Bench(kind)
     bench.handle.mute = True
-    for ordinal in range(5_000):
-        bench.producer.node(node(ordinal))
+    for ordinal in range(500):
+        bench.producer.progress(report(ordinal, message="x" * 200))
     bench.turn(20, 1_000)
-    assert bench.handle.most == bench.producer.in_flight == window
+    assert bench.handle.most == len(bench.handle.calls) == window
     bench.handle.mute = False
     assert bench.settle(600, 500)
     assert bench.handle.most == window
@@ -234,7 +234,7 @@ def test_a_coordinator_sends_full_frames_at_once_and_the_rest_by_the_interval(be
     for ordinal in range(2 * 1_024 + 1):
         bench.producer.node(node(ordinal))
     bench.step()
-    assert bench.producer.in_flight == 2
+    assert len(bench.handle.calls) == 2
     bench.step(1)
     assert len(bench.frames()) == 2
     bench.turn(2)
@@ -382,7 +382,7 @@ def test_both_frames_of_a_window_answered_resync_restart_once(bench):
     for ordinal in range(2_048):
         bench.producer.node(node(ordinal))
     bench.step()
-    assert bench.producer.in_flight == 2
+    assert len(bench.handle.calls) == 2
     bench.handle.mute = False
     bench.collector.status = Status.RESYNC
     bench.step()
@@ -448,7 +448,6 @@ def test_a_refused_record_is_found_and_given_up_and_nothing_else(bench):
     assert bench.settle(400)
     applied = [record.ordinal for record in bench.collector.applied]
     assert set(applied) == set(range(2_000)) - {700}
-    assert bench.producer.dropped == 1
 
 
 def test_a_collector_that_refuses_everything_is_left_alone(bench):
@@ -458,6 +457,59 @@ def test_a_collector_that_refuses_everything_is_left_alone(bench):
     bench.turn(2_000)
     assert bench.producer.silent
     assert len(bench.collector.frames) <= 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "failing_ms", "gone"),
+    [
+        (ProducerKind.worker, PATIENCE_MS - 1, False),
+        (ProducerKind.worker, PATIENCE_MS, True),
+        (ProducerKind.worker, PATIENCE_MS + 1, True),
+        (ProducerKind.coordinator, 10 * PATIENCE_MS, False),
+    ],
+)
+def test_a_worker_whose_calls_fail_for_a_minute_falls_silent(kind, failing_ms, gone):
+    bench = Bench(kind)
+    bench.producer.progress(report(0))
+    bench.handle.away = True
+    bench.turn(2, 0)
+    began = bench.clock()
+    # The next call comes when its interval is over, and fails at the moment asked for.
+    bench.step(500)
+    assert bench.producer.tallies["failed_calls"] == 1
+    bench.clock.now_ms = began + failing_ms
+    bench.step()
+    assert bench.producer.gone is bench.producer.silent is gone
+    assert bench.producer.backlog == (not gone)
+
+
+def test_one_answer_within_a_minute_is_enough_to_go_on(worker):
+    worker.producer.progress(report(0))
+    for _ in range(4):
+        worker.handle.away = True
+        worker.turn(50, 1_000)
+        worker.handle.away = False
+        worker.turn(10, 1_000)
+    assert not worker.producer.silent
+    assert worker.settle(10, 1_000)
+
+
+def test_a_handle_that_says_there_is_no_collector_any_more_ends_it_at_once(worker):
+    worker.producer.progress(report(0))
+    worker.handle.send = lambda _frame: None
+    worker.step()
+    assert worker.producer.silent
+    assert worker.producer.gone
+    assert worker.producer.backlog == 0
+    assert not worker.producer.settle(60)
+
+
+def test_a_producer_that_is_fenced_off_is_silent_and_its_collector_not_gone(worker):
+    worker.collector.status = Status.FENCED
+    worker.producer.progress(report(0))
+    worker.turn(3, 500)
+    assert worker.producer.silent
+    assert not worker.producer.gone
 
 
 def test_progress_of_a_task_not_known_yet_is_sent_again(worker):
@@ -479,7 +531,6 @@ def test_a_worker_holds_at_most_1024_values_and_the_newest_of_them(worker):
         worker.producer.progress(report(ordinal, 2))
     worker.turn(40, 1_000)
     assert worker.producer.backlog == WORKER_SLOTS
-    assert worker.producer.dropped == 5
     worker.handle.away = False
     assert worker.settle(300, 1_000)
     assert worker.collector.applied[-1] == report(WORKER_SLOTS + 4, 2)

@@ -6,12 +6,15 @@ import time
 
 import pytest
 
-from actors.publisher import BACKOFF_LAST_MS
+from actors.clock import BACKOFF_LAST_MS
+from actors.collector import Collector
+from actors.publisher import GRACE_LEAST_MS, GRACE_MOST_MS, Publisher
 from django_ray.errors import ConfigurationError, IntegrityFault
-from django_ray.progress.pace import Share
+from django_ray.progress.pace import Pace, Share
 from django_ray.protocol import frames
+from django_ray.protocol.frames import ProducerKind, Status
 from django_ray.protocol.vocabulary import NodeState, ReportingPolicy, WorkflowState
-from tests.actors.rig import SILENCE_MS, Rig, node, state
+from tests.actors.rig import SILENCE_MS, Rig, frame, node, state
 from tests.fakes import START_MS, LiveClock, run_settings
 
 END = frames.End("SUCCEEDED", START_MS)
@@ -201,6 +204,57 @@ def test_fenced_off_it_answers_fenced_removes_its_candidate_and_leaves(rig):
     assert rig.store.calls[-1] == "discard"
     assert rig.store.is_closed
     assert rig.publisher.finished.is_set()
+
+
+def test_a_producer_that_calls_late_still_hears_that_it_is_fenced_off(rig):
+    begin(rig, 10)
+    assert rig.settle()
+    rig.store.fenced = True
+    rig.producer.state(state(0, NodeState.RUNNING))
+    while not rig.collector.is_fenced:
+        rig.turn()
+    assert rig.store.calls[-1] == "discard"
+    assert rig.store.is_closed
+    rig.clock.advance(GRACE_LEAST_MS - 1)
+    assert rig.publisher.step().ms == 1
+    rig.producer.step(rig.clock())
+    rig.producer.step(rig.clock())
+    assert rig.producer.silent
+    rig.clock.advance(1)
+    assert rig.publisher.step() is None
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "grace_ms"),
+    [
+        (999, GRACE_LEAST_MS),
+        (1_000, 2_000),
+        (1_001, 2_002),
+        (14_999, 29_998),
+        (15_000, 30_000),
+        (15_001, GRACE_MOST_MS),
+    ],
+)
+def test_fenced_is_answered_for_twice_the_longest_interval_within_bounds(
+    rig, told_ms, grace_ms
+):
+    collector = Collector(rig.settings, Pace(worker_ms=told_ms), rig.clock())
+    worker = frame(1, producer=b"w" * 16, epoch=0, kind=ProducerKind.worker)
+    collector.ingest(worker, rig.clock())
+    rig.store.fenced = True
+    publisher = Publisher(
+        collector,
+        rig.store,
+        share=Share(0.1),
+        clock=rig.clock,
+        silence_ms=SILENCE_MS,
+        after_commit=None,
+        leave=lambda: None,
+    )
+    assert publisher.step().ms == grace_ms
+    assert collector.ingest(worker, rig.clock()).status is Status.FENCED
+    rig.clock.advance(grace_ms)
+    assert publisher.step() is None
 
 
 def test_fenced_off_at_the_beginning_it_leaves_and_writes_nothing(rig):

@@ -221,6 +221,7 @@ def test_a_run_that_is_no_longer_current_changes_nothing_and_ends(
     rig.turn(8, 250)
     assert rig.collector.is_fenced
     assert rig.producer.silent
+    assert not rig.handle.away
     rig.finish()
     assert rig.left == 1
     assert bytes(RayTaskExecution.objects.get().progress_summary) == before

@@ -11,7 +11,12 @@ from django.db import connection
 from django_ray.maintenance.audit import Finding, audit
 from django_ray.progress.delta import Publication
 from django_ray.protocol import canonical, records, summary
-from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
+from django_ray.protocol.vocabulary import (
+    NODE_STATES,
+    DetailAvailability,
+    ReportingPolicy,
+    WorkflowState,
+)
 from django_ray.storage.stage import stage
 from tests.storage import helpers
 from tests.storage.helpers import Book
@@ -29,7 +34,25 @@ def conn(db):
 
 @pytest.fixture
 def book(conn):
-    return Book.loaded(conn, 300)
+    return loaded(conn, 300)
+
+
+def loaded(conn, nodes):
+    """A run whose pending nodes are published with their stage row."""
+    book = Book.open(conn)
+    book.commit(conn, book.growth(conn, nodes, stages=rollup(pending=nodes)))
+    return book
+
+
+def rollup(**counts):
+    return helpers.rollup([counts.get(state.lower(), 0) for state in NODE_STATES])
+
+
+def publication(book, states, **extra):
+    """Compose a publication of RUNNING nodes with a stage row that agrees."""
+    running, nodes = len(states), len(book.states)
+    stages = rollup(running=running, pending=nodes - running)
+    return book.publication(states, message="hello", stages=stages, **extra)
 
 
 def codes(book):
@@ -37,7 +60,7 @@ def codes(book):
 
 
 def test_a_published_run_is_clean_and_counted(conn, book):
-    book.commit(conn, book.publication({7: "RUNNING"}, message="hello", events=b"[]"))
+    book.commit(conn, publication(book, {7: "RUNNING"}, events=b"[]"))
     found = audit(book.identity.run_id)
     size = conn.execute("SELECT detail_bytes FROM django_ray_run").fetchone()[0]
     assert found.findings == ()
@@ -138,6 +161,7 @@ DAMAGES = {
             *("summary_pointers", "summary_retained"),
         },
     ),
+    "stages": ("UPDATE django_ray_stages SET body = '{'", {"stages"}),
     "events": ("UPDATE django_ray_run SET events = '{'", {"events"}),
     "summary gone": (
         "UPDATE django_ray_execution SET progress_summary = NULL",
@@ -236,6 +260,77 @@ def test_counts_that_are_not_the_rows_are_found(conn):
     assert codes(book) == {"summary_counts"}
 
 
+def resummarize(conn, book, **changes):
+    """Change what the stored summary says, and nothing else."""
+    row = conn.execute("SELECT progress_summary FROM django_ray_execution").fetchone()
+    said = msgspec.structs.replace(summary.decode(row[0]), **changes)
+    conn.execute(
+        "UPDATE django_ray_execution SET progress_summary = %s", (summary.encode(said),)
+    )
+
+
+TRUNCATED = summary.Detail(
+    availability=DetailAvailability.TRUNCATED, complete=False, reasons=()
+)
+STAGES = {
+    "equal": ({"pending": 3}, {}, set()),
+    "another state": ({"pending": 2, "running": 1}, {}, {"stages_counts"}),
+    "too many": ({"pending": 4}, {}, {"stages_counts"}),
+    "too few of complete detail": ({"pending": 2}, {}, {"stages_counts"}),
+    "none of complete detail": ({}, {}, {"stages_counts"}),
+    "not registered yet": ({"pending": 2}, {"detail": TRUNCATED}, set()),
+    "too many of a subset": (
+        {"pending": 2, "running": 1},
+        {"detail": TRUNCATED},
+        {"stages_counts"},
+    ),
+    "policy": ({}, {"policy": ReportingPolicy.summary}, set()),
+}
+
+
+@pytest.mark.parametrize("case", STAGES)
+def test_the_stages_counts_together_are_the_summarys(conn, case):
+    counts, changes, found = STAGES[case]
+    book = loaded(conn, 3)
+    conn.execute("UPDATE django_ray_stages SET body = %s", (rollup(**counts),))
+    resummarize(conn, book, **changes)
+    assert codes(book) == found
+
+
+@pytest.mark.parametrize(
+    ("derived", "found"), [(False, {"stages_counts"}), (True, set())]
+)
+def test_a_derived_success_changes_the_summarys_counts_only(conn, derived, found):
+    book = loaded(conn, 3)
+    resummarize(
+        conn,
+        book,
+        detail=TRUNCATED,
+        node_counts=summary.NodeCounts(succeeded=3),
+        revision=book.base.summary + derived,
+        state=WorkflowState.SUCCEEDED,
+        terminal=summary.Terminal(
+            derived=derived, outcome=WorkflowState.SUCCEEDED, reason="x"
+        ),
+    )
+    assert codes(book) == found
+
+
+def test_of_an_ended_run_every_node_is_in_a_stage(conn):
+    book = loaded(conn, 3)
+    conn.execute("UPDATE django_ray_stages SET body = %s", (rollup(pending=2),))
+    resummarize(
+        conn,
+        book,
+        detail=TRUNCATED,
+        state=WorkflowState.FAILED,
+        terminal=summary.Terminal(
+            derived=False, outcome=WorkflowState.FAILED, reason="reported"
+        ),
+    )
+    assert codes(book) == {"stages_counts"}
+
+
 def test_counts_of_incomplete_detail_are_not_compared(conn):
     book = Book.loaded(conn, 3)
     publication = end(book, {0: "SUCCEEDED"}, succeeded=3)
@@ -283,7 +378,7 @@ def test_an_audit_of_a_live_run_sees_one_commit(conn, book):
     def publish(execute, sql, params, many, context):
         queries.append(sql)
         if "node_detail" in sql:
-            book.commit(conn, book.publication({1: "RUNNING"}, message="longer"))
+            book.commit(conn, publication(book, {1: "RUNNING"}))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(publish):

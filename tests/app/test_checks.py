@@ -23,6 +23,16 @@ def test_setting_that_can_never_work_is_reported(settings, given):
     assert "django_ray.E001" in ids(run_checks())
 
 
+def test_a_limit_that_no_profile_lowers_is_reported_by_its_name(settings):
+    settings.DJANGO_RAY = {"LIMITS": {"name": "small", "values": {"message": 100}}}
+
+    (found,) = checks.check_settings()
+
+    assert found.id == "django_ray.E001"
+    assert "The limit message is the same for every run" in found.msg
+    assert "retained_nodes" in found.msg
+
+
 def test_other_database_is_reported(monkeypatch):
     monkeypatch.setattr(connections["default"], "vendor", "sqlite")
 

@@ -1,10 +1,12 @@
 """The DJANGO_RAY setting, parsed once."""
 
+from dataclasses import fields
+
 import pytest
 
 from django_ray import conf
 from django_ray.errors import ConfigurationError
-from django_ray.protocol.limits import V1
+from django_ray.protocol.limits import LOWERABLE, V1, Limits
 from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
 
 
@@ -73,6 +75,22 @@ def test_smaller_limits_go_under_their_own_name():
 
     assert (limits.profile, limits.retained_nodes) == ("small", 9)
     assert limits.retained_edges == V1.retained_edges
+
+
+@pytest.mark.parametrize("name", LOWERABLE)
+def test_what_a_run_applies_can_be_lowered(name):
+    settings = conf.parse({"LIMITS": {"name": "small", "values": {name: 1}}})
+
+    assert getattr(conf.limits_of(settings.limits), name) == 1
+
+
+FIXED = sorted({each.name for each in fields(Limits)} - {"profile", *LOWERABLE})
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_no_run_applies_cannot_be_lowered(name):
+    with pytest.raises(ConfigurationError, match=f"{name} is the same for every run"):
+        conf.parse({"LIMITS": {"name": "small", "values": {name: 1}}})
 
 
 def test_change_of_the_setting_is_seen(settings):

@@ -173,3 +173,31 @@ def test_traceback_reads_as_pythons_own():
     assert outcome.of_error(error, PLAIN).error_text == "".join(
         traceback.format_exception(error)
     )
+
+
+class Nameless(Exception):
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+class Leaving(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
+class Noted(Exception):
+    @property
+    def __notes__(self):
+        raise RuntimeError("no notes")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Nameless(), Leaving(), Noted(), SyntaxError("x", ("f", 5, 5, object()))],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_that_cannot_be_formatted_is_told_by_its_class(error):
+    said = outcome.of_error(error, Redactor(()))
+
+    assert said.error_class.endswith(type(error).__qualname__)
+    assert type(error).__qualname__ in said.error_text

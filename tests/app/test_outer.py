@@ -1,5 +1,7 @@
 """The outer task where it ends before it needs Ray; `tests/ray` has the rest."""
 
+import threading
+
 import pytest
 
 from django_ray.identity import RunIdentity
@@ -64,6 +66,27 @@ def test_setting_that_can_never_work_fails_the_run(settings):
 
     assert isinstance(said, Failed)
     assert said.error_class == "django_ray.errors.ConfigurationError"
+
+
+def producers():
+    return {each for each in threading.enumerate() if "producer" in each.name}
+
+
+@pytest.mark.parametrize("broken", ["default_window", "Coordinator"])
+def test_run_that_cannot_be_made_leaves_no_producer(monkeypatch, broken):
+    def fail(*_arguments, **_words):
+        raise RuntimeError("the cluster is away")
+
+    held, before = claimed(), producers()
+    monkeypatch.setattr(outer.remote, "start_collector", lambda _told: object())
+    monkeypatch.setattr(outer.coordinator, "default_window", lambda: 1)
+    monkeypatch.setattr(outer.coordinator, broken, fail)
+
+    said = execute(held.identity)
+
+    assert isinstance(said, Failed)
+    assert "the cluster is away" in said.error_text
+    assert producers() <= before
 
 
 def test_run_is_told_what_its_row_holds():

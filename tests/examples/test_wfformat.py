@@ -75,6 +75,7 @@ def test_critical_path_is_the_longest_chain(write):
         (document(("a", []), ("a", [])), "named twice"),
         (document(("a", ["b"])), "no known parent"),
         (document(("a", ["b"]), ("b", ["a"])), "cycle"),
+        (document(("a", []), runtimes=[("a", -1)]), "no duration"),
     ],
 )
 def test_malformed_workflow_is_refused_by_name(write, body, reason):

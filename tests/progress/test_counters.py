@@ -2,13 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ray.progress.counters import CODES, MAXIMUM_TRY, RANKS, Change, Counters
+from django_ray.progress.counters import MAXIMUM_TRY, Change, Counters
 from django_ray.protocol.frames import States
 from django_ray.protocol.summary import NodeCounts
-from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+from django_ray.protocol.vocabulary import CODES, NODE_STATES, RANKS, NodeState
 
 PENDING, SUBMITTED, RUNNING, SUCCEEDED, FAILED, CANCELLED, SKIPPED = NODE_STATES
-RANK = {state: RANKS[CODES[state]] for state in NODE_STATES}
 
 
 def filled(count, stage=0):
@@ -27,7 +26,7 @@ def test_a_new_node_is_pending_in_its_first_try():
 
 
 def test_ranks_are_the_contract_s():
-    assert RANK == {
+    assert RANKS == {
         PENDING: 0,
         SUBMITTED: 1,
         RUNNING: 2,
@@ -56,7 +55,7 @@ def test_an_omitted_node_advances_by_rank_within_a_try(before, after):
     counters = filled(1)
     counters.put(0, before, 3)
     advanced = counters.advance(0, after, 3)
-    assert advanced == (before if RANK[after] > RANK[before] else None)
+    assert advanced == (before if RANKS[after] > RANKS[before] else None)
     assert counters.state(0) is (after if advanced is not None else before)
 
 
@@ -187,7 +186,7 @@ def test_the_counts_are_always_those_of_the_states(steps):
             naive[ordinal] = (state, min(try_, 32))
             continue
         before, known = naive[ordinal]
-        newer = try_ <= 32 and (try_, RANK[state]) > (known, RANK[before])
+        newer = try_ <= 32 and (try_, RANKS[state]) > (known, RANKS[before])
         assert counters.advance(ordinal, state, try_) == (before if newer else None)
         if newer:
             naive[ordinal] = (state, try_)

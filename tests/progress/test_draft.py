@@ -93,6 +93,17 @@ def test_the_stages_of_rows_are_the_indexes_of_the_stage_row():
     assert made.publish().rows.stages == [0, 1, 0]
 
 
+def test_the_percent_follows_a_fan_out_that_is_left_early():
+    made = run(2)
+    made.apply(frames.Declare(1, 8), state(0, "SUCCEEDED"), state(1, "SUCCEEDED"))
+    assert summary(made.publish()).percent == 25
+
+    made.apply(frames.Declare(1, 3))
+
+    read = summary(made.publish())
+    assert (read.declared_nodes, read.percent) == (3, 66)
+
+
 def test_before_any_node_the_detail_is_not_reported():
     made = run()
     made.apply(frames.Declare(1, 8))

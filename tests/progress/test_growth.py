@@ -86,6 +86,32 @@ def test_declarations_add_up_once_each():
     assert declared.total == 16
 
 
+def test_a_corrected_declaration_takes_the_place_of_the_first():
+    declared = Declared()
+    declared.add(1, 10)
+    declared.add(2, 5)
+
+    assert declared.add(1, 4)
+    assert declared.total == 9
+    assert declared.add(2, 7)
+    assert not declared.add(2, 7)
+    assert declared.total == 11
+    assert declared.add(1, 0)
+    assert declared.total == 7
+
+
+@pytest.mark.parametrize(
+    ("calls", "total"), [(CALLS - 1, CALLS), (CALLS, CALLS + 1), (CALLS + 1, CALLS + 1)]
+)
+def test_a_declaration_is_corrected_as_long_as_it_is_remembered(calls, total):
+    declared = Declared()
+    for call in range(calls):
+        declared.add(call, 1)
+
+    assert declared.add(0, 2) is (calls <= CALLS)
+    assert declared.total == total
+
+
 @pytest.mark.parametrize("calls", [CALLS - 1, CALLS, CALLS + 1])
 def test_declarations_are_remembered_in_bounded_memory(calls):
     declared = Declared()

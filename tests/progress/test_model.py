@@ -4,6 +4,8 @@ import pytest
 
 from django_ray.progress import stages
 from django_ray.progress.model import HEARTBEAT_MS, TALLIES, Model
+from django_ray.progress.recent import Events
+from django_ray.progress.stages import Stages
 from django_ray.protocol import frames
 from django_ray.protocol.records import decode_events
 from django_ray.protocol.vocabulary import (
@@ -146,21 +148,124 @@ def test_a_retained_node_may_be_tried_any_number_of_times():
 
 
 @pytest.mark.parametrize(
-    "record",
+    ("record", "tally"),
     [
-        state(1, "RUNNING"),
-        progress(1, 1),
-        frames.Task(1, b"t"),
-        frames.States(2, b"\0", b"\0"),
+        (state(1, "RUNNING"), "early"),
+        (progress(1, 1), "early"),
+        (frames.Task(1, b"t"), "unknown_node"),
+        (frames.States(2, b"\0", b"\0"), "gap"),
     ],
 )
-def test_records_of_unknown_nodes_change_nothing(record):
+def test_records_of_unknown_nodes_change_nothing(record, tally):
     made = model(1)
+    published(made)
 
     apply(made, record)
 
-    expected = "gap" if isinstance(record, frames.States) else "unknown_node"
-    assert told(made) == {"applied": 1, expected: 1}
+    assert told(made) == {"applied": 1, tally: 1}
+    assert not made.changed(START)
+
+
+EARLY_RECORDS = (
+    progress(2, 4, message="half", host="h"),
+    progress(2, 3, message="stale"),
+    state(2, "RUNNING", START + 7, started_ms=START + 5),
+    state(2, "SUBMITTED", START + 4),
+)
+
+
+def test_what_a_leaf_said_before_its_node_was_told_is_applied_with_the_node():
+    made = model(1)
+    apply(made, *EARLY_RECORDS)
+    apply(made, node(1), node(2))
+
+    delta = made.take(START)
+
+    assert [each.state for each in delta.details] == ["PENDING", "PENDING", "RUNNING"]
+    found = delta.details[2]
+    assert (found.started_ms, found.message) == (START + 5, "half")
+    assert (delta.counts.running, delta.hosts) == (1, 1)
+    (row,) = stages.decode(delta.stages).stages
+    assert (row.counts[2], row.started_ms) == (1, START + 5)
+    assert told(made) == {"applied": 3, "early": 4}
+
+
+@pytest.mark.parametrize(
+    ("policy", "retained"), [("full", 1), ("summary", 10), ("full", 2)]
+)
+def test_an_early_state_of_a_node_that_is_not_retained_is_counted(policy, retained):
+    made = model(1, ReportingPolicy(policy), retained_nodes=retained)
+    apply(made, *EARLY_RECORDS, node(1), node(2))
+
+    delta = made.take(START)
+
+    assert (delta.counts.running, delta.counts.pending, delta.hosts) == (1, 2, 1)
+
+
+def test_what_is_told_later_than_an_early_state_wins():
+    made = model(1)
+    apply(made, state(1, "RUNNING"), node(1), state(1, "SUCCEEDED"))
+    apply(made, state(1, "RUNNING"))
+
+    assert made.take(START).counts.succeeded == 1
+
+
+def test_an_early_report_by_task_is_kept_too():
+    made = model(1)
+    apply(made, frames.States(0, bytes(2), bytes(2)), frames.Task(1, b"task"))
+
+    assert apply(made, progress(b"task", 1, message="m")) == [None]
+    apply(made, node(1))
+
+    assert made.take(START).details[1].message == "m"
+
+
+@pytest.mark.parametrize("array_first", [True, False])
+@pytest.mark.parametrize("array", [1, 2, 3, 2 | 1 << 3])
+def test_an_array_between_a_leaf_and_its_node_loses_nothing(array, array_first):
+    made = model(1)
+    records = [
+        frames.States(0, bytes((0, array)), bytes(2)),
+        state(1, "RUNNING", START + 7, host="h"),
+    ]
+    apply(made, *(records if array_first else records[::-1]))
+    apply(made, progress(1, 1, try_=array >> 3 | 1, message="m"))
+    before = made.take(START)
+    made.restore(before)
+    apply(made, node(1))
+
+    delta = made.take(START)
+
+    state_, try_ = delta.details[1].state, delta.details[1].try_
+    assert state_ == ("RUNNING", "SUCCEEDED")[array == 3]
+    assert try_ == (array >> 3) + 1
+    assert delta.counts == before.counts
+    assert delta.counts.of(state_) == 1
+    assert stages.decode(delta.stages).stages[0].counts[NODE_STATES.index(state_)] == 1
+    if try_ == 1:
+        assert (delta.details[1].started_ms, delta.details[1].host) == (START + 7, "h")
+
+
+@pytest.mark.parametrize("try_", [32, 33])
+def test_a_try_past_the_counters_is_the_rows_all_the_same(try_):
+    made = model(1)
+    apply(made, state(1, "RUNNING", try_=try_))
+    apply(made, frames.States(0, bytes(2), bytes(2)), node(1))
+
+    delta = made.take(START)
+
+    assert (delta.details[1].state, delta.details[1].try_) == ("RUNNING", try_)
+    assert (delta.counts.running, delta.counts.pending) == (1, 1)
+
+
+@pytest.mark.parametrize(("number", "kept"), [(1_023, True), (1_024, True), (1_025, 0)])
+def test_early_records_are_kept_of_a_bounded_number_of_nodes(number, kept):
+    made = model()
+    apply(made, *(state(each, "RUNNING") for each in range(number)))
+    apply(made, *(node(each) for each in range(number)))
+
+    assert made.tallies["unknown_node"] == (not kept)
+    assert made.take(START).counts.running == min(number, 1_024)
 
 
 def test_progress_of_an_unknown_task_is_asked_for_again():
@@ -201,6 +306,17 @@ def test_declarations_add_up_over_calls():
 
     assert made.take(START).declared == 15
     assert told(made) == {"applied": 2, "resent": 1}
+
+
+def test_a_corrected_declaration_is_a_change():
+    made = model()
+    apply(made, frames.Declare(1, 10))
+    published(made)
+
+    apply(made, frames.Declare(1, 4))
+
+    assert made.changed(START)
+    assert made.take(START).declared == 4
 
 
 def test_what_no_producer_may_send_yet_is_counted():
@@ -334,6 +450,20 @@ def test_a_restored_delta_is_handed_out_again_with_what_came_since():
     assert (delta.counts.failed, delta.counts.total) == (1, 3)
     assert len(decode_events(delta.events)) == 2
     assert delta.stages is not None
+
+
+@pytest.mark.parametrize("broken", [Stages, Events])
+def test_a_take_that_fails_loses_nothing(broken, monkeypatch):
+    plain, failed = model(3), model(3)
+    for made in (plain, failed):
+        apply(made, state(0, "FAILED"), frames.Event(START, "note", None, "hello"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broken, "encode", lambda _: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            failed.take(START)
+
+    assert failed.take(START) == plain.take(START)
 
 
 def test_a_restored_delta_counts_nothing_twice():

@@ -392,3 +392,33 @@ def test_any_bytes_are_refused_without_another_error(data):
 def test_a_refused_frame_leaves_no_text_of_its_sender_in_the_error():
     caught = refusal(replace(NODE, id="hunter2\x00"))
     assert "hunter2" not in str(caught)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        NODE,
+        frames.Declare(call=1, number=3),
+        frames.Task(ordinal=0, task_id=b"t"),
+        frames.States(first=0, states=b"\0", stages=b"\0"),
+        frames.End(outcome="FAILED", at_ms=1),
+        *(replace(STATE, state=state) for state in NODE_STATES if state != "RUNNING"),
+    ],
+    ids=lambda record: f"{type(record).__name__}-{getattr(record, 'state', '')}",
+)
+def test_a_worker_tells_neither_graph_nor_ends(record):
+    frame = replace(make(record), kind=frames.ProducerKind.worker)
+
+    with pytest.raises(ProtocolError) as refused:
+        frames.decode(frames.encode(frame))
+
+    assert refused.value.reason == "foreign_record"
+
+
+@pytest.mark.parametrize(
+    "record", [STATE, PROGRESS, EVENT], ids=lambda r: type(r).__name__
+)
+def test_a_worker_tells_what_runs_and_how_far_it_is(record):
+    frame = replace(make(record), kind=frames.ProducerKind.worker)
+
+    assert frames.decode(frames.encode(frame)) == frame

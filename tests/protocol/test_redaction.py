@@ -293,3 +293,13 @@ def _timed(redactor, value):
     started = time.thread_time()
     redactor.fit(value, 2_048)
     return time.thread_time() - started
+
+
+@pytest.mark.parametrize("size", [15, 16, 17, 63, 64, 65, 100_000])
+def test_a_label_is_one_short_line_without_secrets(redactor, size):
+    told = redactor.label("a\npassword=" + "s3cr3t" * size, 16)
+
+    assert told.startswith("a\ufffdpassword=")
+    assert told.endswith("…")
+    assert len(told.encode()) <= 16
+    assert "s3c" not in told

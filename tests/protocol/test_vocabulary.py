@@ -51,3 +51,11 @@ def test_the_ended_states_are_ended():
         "TIMED_OUT",
         "LOST",
     } == vocabulary.TERMINAL_EXECUTION_STATES
+
+
+def test_a_states_code_is_its_place_and_all_ends_have_one_rank():
+    assert [vocabulary.CODES[state] for state in vocabulary.NODE_STATES] == [*range(7)]
+    assert [vocabulary.RANKS[state] for state in vocabulary.NODE_STATES] == [
+        *(0, 1, 2),
+        *(3, 3, 3, 3),
+    ]

@@ -42,7 +42,7 @@ def ray_cluster(collector_dsn) -> Iterator[Address]:
         settings_module=SETTINGS,
     )
     environment["PYTHONPATH"] = os.pathsep.join([ROOT, environment["PYTHONPATH"]])
-    with LocalRay(num_cpus=2, environment=environment) as address:
+    with LocalRay(num_cpus=2, environment=environment, dashboard=False) as address:
         with service.authenticated(address):
             remote.connect(address.ray, settings_module=SETTINGS, log_to_driver=False)
             yield address

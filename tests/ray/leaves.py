@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import ray
@@ -16,6 +17,11 @@ SECRET = "hunter2-of-the-leaves"
 @ray.remote(num_cpus=0.5)
 def double(number):
     return 2 * number
+
+
+@ray.remote(num_cpus=0.5)
+def echo(value):
+    return value
 
 
 @ray.remote(num_cpus=0.5)
@@ -204,6 +210,19 @@ class Stubborn(Exception):
 
     def __str__(self):
         raise RuntimeError("no text")
+
+
+class Broken(Mapping):
+    """A mapping that cannot be read."""
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        raise RuntimeError("no keys")
+
+    def __getitem__(self, key):
+        raise RuntimeError("no values")
 
 
 @ray.remote(num_cpus=0.5)

@@ -1,6 +1,7 @@
 """Registration, states and the end of a run, told to a recording producer."""
 
 import threading
+import time
 
 import pytest
 from ray.exceptions import RayTaskError, TaskCancelledError, WorkerCrashedError
@@ -83,6 +84,66 @@ def test_a_taken_id_is_refused_and_takes_no_ordinal():
             made.register("1.x[0]", label, "x", ())
 
     assert made.register("1.x[1]", "x", "x", ()) == 1
+
+
+URL = "https://ann:{}@host/file"
+
+
+def test_secrets_are_taken_out_of_ids_labels_and_stages():
+    recorder = Recorder()
+    made = coordinator(recorder, told=settings(redact=("internal-[0-9]+",)))
+
+    for number in range(2):
+        secret = URL.format("hunter2")
+        made.register(f"1.x[{number} {secret}]", secret, "on internal-42", ())
+
+    assert recorder.ids == [f"1.x[{n} https://[redacted]@host/file]" for n in (0, 1)]
+    assert {node.label for node in recorder.nodes} == {"https://[redacted]@host/file"}
+    assert {node.stage for node in recorder.nodes} == {"on [redacted]"}
+    assert recorder.count(NodeState.PENDING) == 2
+
+
+def test_ids_that_differ_in_their_secrets_alone_are_one():
+    made = coordinator(Recorder())
+    made.register(URL.format("first"), "x", "x", ())
+
+    with pytest.raises(GraphRefused) as caught:
+        made.register(URL.format("second"), "x", "x", ())
+
+    assert "second" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [V1.label, V1.label + 1, 4 * V1.label + 1, 10**6])
+def test_a_secret_at_the_cut_of_a_label_does_not_stay(size):
+    recorder = Recorder()
+    label = "x" * (V1.label - 20) + " password=" + "hunter2" * size
+
+    coordinator(recorder).register("1.x", label, label, ())
+
+    (node,) = recorder.nodes
+    assert text.size(node.label) <= V1.label
+    assert "hunter" not in node.label + node.stage
+
+
+def test_an_id_of_10_mb_is_refused_without_reading_all_of_it():
+    made = coordinator(Recorder())
+
+    began = time.perf_counter()
+    with pytest.raises(GraphRefused, match="the limit is 256"):
+        made.register("token" * 2_000_000, "x", "x", ())
+
+    assert time.perf_counter() - began < 0.5
+
+
+def test_taking_out_secrets_costs_an_id_without_any_a_few_microseconds():
+    made = coordinator(None)
+    number = 20_000
+
+    began = time.perf_counter()
+    for place in range(number):
+        made.redacted(f"1.tests.ray.leaves.double[{place}]")
+
+    assert (time.perf_counter() - began) / number < 10e-6
 
 
 def test_threads_get_dense_ordinals_in_the_order_of_the_reports():
@@ -262,6 +323,55 @@ def test_the_end_cancels_work_reports_and_waits_until_it_is_committed():
     assert recorder.ended.error.kind == "ValueError"
     assert "hunter2" not in recorder.ended.error.text
     assert recorder.waited_s == SETTLE_S == 10.0
+
+
+@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED", "CANCELLED"])
+def test_no_node_of_an_ended_run_is_left_as_it_was(outcome):
+    recorder = Recorder()
+    made = registered(recorder, 4)
+    made.submitted(0)
+    made.succeeded(0, STATUS)
+    made.submitted(1)
+    made.skipped(2)
+
+    made.end(outcome, None)
+    made.submitted(3)
+    made.succeeded(1, STATUS)
+
+    assert list(recorder.latest.values()) == [
+        NodeState.SUCCEEDED,
+        NodeState.CANCELLED,
+        NodeState.SKIPPED,
+        NodeState.CANCELLED,
+    ]
+    recorder.require_exact()
+
+
+def test_no_state_comes_behind_the_end_whatever_threads_do():
+    recorder = Recorder()
+    made = registered(recorder, 2_000)
+    late = []
+
+    def tell(state):
+        if recorder.ended is not None:
+            late.append(state)
+        told(state)
+
+    def work():
+        for ordinal in range(2_000):
+            made.submitted(ordinal)
+            made.succeeded(ordinal, None)
+
+    told, recorder.state = recorder.state, tell
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    made.end("FAILED", ValueError("wrong"))
+    for thread in threads:
+        thread.join()
+
+    assert late == []
+    recorder.require_exact()
 
 
 def test_an_end_that_is_not_committed_is_told_to_the_caller():

@@ -7,6 +7,7 @@ from ray.dag import InputNode, MultiOutputNode
 from actors import dag, internals
 from django_ray.errors import GraphRefused
 from django_ray.protocol.limits import V1
+from django_ray.protocol.redaction import Redactor
 from tests.ray.leaves import (
     Actor,
     Box,
@@ -196,7 +197,7 @@ def test_a_name_is_the_id_and_a_path_is_numbered_by_first_visit():
     named = double.options(name="last").bind(3)
     plan = dag.plan(add.bind(first, second, named), ())
 
-    assert dag.identify(plan.calls, "7.") == [
+    assert dag.identify(plan.calls, "7.", same) == [
         f"7.{PATH}double#0",
         f"7.{PATH}double#1",
         "7.last",
@@ -205,9 +206,13 @@ def test_a_name_is_the_id_and_a_path_is_numbered_by_first_visit():
     assert [call.label for call in plan.calls][1:3] == [f"{PATH}double", "last"]
 
 
+def same(value):
+    return value
+
+
 def identify(name):
     plan = dag.plan(nothing.options(name=name).bind(), ())
-    return dag.identify(plan.calls, "1.")
+    return dag.identify(plan.calls, "1.", same)
 
 
 def test_the_longest_id_is_taken_and_one_byte_more_is_refused():
@@ -235,7 +240,21 @@ def test_a_repeated_name_is_refused():
     plan = dag.plan(add.bind(twice.bind(1), twice.bind(2)), ())
 
     with pytest.raises(GraphRefused, match="one id"):
-        dag.identify(plan.calls, "1.")
+        dag.identify(plan.calls, "1.", same)
+
+
+def test_names_that_differ_in_their_secrets_alone_are_repeated():
+    plan = dag.plan(
+        add.bind(
+            double.options(name="token=a").bind(1),
+            double.options(name="token=b").bind(2),
+        ),
+        (),
+    )
+
+    assert len(dag.identify(plan.calls, "1.", same)) == 3
+    with pytest.raises(GraphRefused, match="one id"):
+        dag.identify(plan.calls, "1.", Redactor(()).text)
 
 
 def test_a_path_too_long_for_an_id_is_shortened():
@@ -245,7 +264,7 @@ def test_a_path_too_long_for_an_id_is_shortened():
     inner.__qualname__ = "f" * 2_000
     plan = dag.plan(ray.remote(inner).bind(), ())
 
-    (made,) = dag.identify(plan.calls, "1.")
+    (made,) = dag.identify(plan.calls, "1.", same)
 
     assert len(made.encode()) <= V1.node_id
     assert len(plan.calls[0].label.encode()) == V1.label

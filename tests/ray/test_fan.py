@@ -13,6 +13,7 @@ from tests.ray.leaves import (
     add,
     collect,
     double,
+    echo,
     fail_odd,
     wait_in_python,
 )
@@ -107,6 +108,29 @@ def test_a_fan_out_left_early_declares_what_it_made():
         next(fan_out(fail_odd, [0, 2, 1, 4], max_in_flight=1))
 
     assert seen.declared[1] == len(seen.nodes)
+
+
+def test_items_that_cannot_be_asked_open_nothing():
+    class Closed(list):
+        def __iter__(self):
+            raise ValueError("closed")
+
+    with observed() as seen, pytest.raises(ValueError, match="closed"):
+        list(fan_out(double, Closed([1, 2])))
+
+    assert seen.declared == {}
+
+
+def test_keys_that_differ_in_their_secrets_alone_are_one():
+    urls = ["https://ann:first@host/a", "https://ann:other@host/a", "https://host/a"]
+
+    with observed() as seen:
+        results = list(fan_out(echo, urls, key=str, group="g", errors="yield"))
+
+    assert seen.ids == ["1.g[https://[redacted]@host/a]", "1.g[https://host/a]"]
+    assert results[::2] == urls[::2]
+    assert results[1].index == 1
+    assert "other" not in results[1].message
 
 
 def test_threads_of_the_outer_task_share_its_run():

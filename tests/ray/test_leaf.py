@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from fractions import Fraction
 
 import pytest
 import ray
@@ -19,6 +20,7 @@ from django_ray.workflow import report
 from tests.ray.conftest import wait_until
 from tests.ray.leaves import (
     SECRET,
+    Broken,
     count_up,
     double,
     fail_odd,
@@ -255,6 +257,8 @@ BAD = {
     "past total": ((3, 2), {}, "progress_past_total"),
     "negative": ((-1,), {}, "progress_negative"),
     "no number": (("1",), {}, "progress_not_a_number"),
+    "no float": ((Fraction(10**400),), {}, "malformed"),
+    "broken metrics": ((1, 2), {"metrics": Broken()}, "malformed"),
     "message": ((1, 2), {"message": 7}, "message_not_text"),
     "33 metrics": ((1, 2), {"metrics": dict.fromkeys(map(str, range(33)), 1)}, "33"),
     "NaN metric": ((1, 2), {"metrics": {"a": float("nan")}}, "metrics_not_finite"),

@@ -1,10 +1,13 @@
 """`manage.py ray_worker --local` as a process: works, drains, leaves nothing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -63,11 +66,17 @@ def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tm
     wait_until(is_finished, 120)
     assert result.return_value == 6
     assert rays_of(tmp_path)
+    first = worker.stdout.readline()
+    dashboard = re.search(r"http://127\.0\.0\.1:\d+", first)
+    assert dashboard, first
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{dashboard[0]}/api/version", timeout=30)
+    assert refused.value.code in (401, 403)
+    refused.value.close()
 
     worker.send_signal(signal.SIGTERM)
     said, _ = worker.communicate(timeout=60)
 
     assert worker.returncode == 0, said
-    assert "Ray dashboard: http://127.0.0.1:" in said
     assert "Worker has ended." in said
     wait_until(lambda: not rays_of(tmp_path), 20)

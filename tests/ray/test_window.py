@@ -9,7 +9,9 @@ import pytest
 import ray
 from ray.exceptions import TaskCancelledError
 
+from actors import internals
 from actors.coordinator import activate
+from actors.window import PAUSE_S, Flight, Window
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.workflow import fan_out, run
 from tests.ray.leaves import (
@@ -81,6 +83,60 @@ def test_leaving_a_loop_cancels_what_is_in_flight():
             break
 
     assert list(seen.latest.values()) == [NodeState.SUCCEEDED, NodeState.CANCELLED]
+
+
+def test_an_iterator_forgotten_on_another_thread_is_left_to_the_runs_end():
+    with observed() as seen:
+        held = [fan_out(wait_in_python, [0, 60], max_in_flight=2)]
+        next(held[0])
+        thread = threading.Thread(target=held.clear)
+        begun = time.monotonic()
+        thread.start()
+        thread.join()
+        assert time.monotonic() - begun < PAUSE_S
+        assert seen.count(NodeState.SUBMITTED) == 1
+
+    assert seen.count(NodeState.CANCELLED) == 1
+
+
+def test_the_thread_that_consumed_last_is_the_one_that_cancels():
+    def work(results):
+        next(results)
+        results.close()
+
+    with observed() as seen:
+        results = fan_out(wait_in_python, [0, 0, 60], max_in_flight=3)
+        next(results)
+        thread = threading.Thread(target=work, args=(results,))
+        thread.start()
+        thread.join()
+        assert seen.count(NodeState.CANCELLED) == 1
+
+
+def test_a_task_that_ray_takes_while_the_run_ends_is_cancelled():
+    recorder = Recorder()
+    made = coordinator(recorder)
+    node = double.bind()
+    function = made.function(internals.body(node), internals.options(node), named=True)
+
+    class EndsMeanwhile:
+        returns = function.returns
+
+        def remote(self, *arguments):
+            taken = function.remote(*arguments)
+            thread = threading.Thread(target=made.end, args=("CANCELLED", None))
+            thread.start()
+            thread.join()
+            return taken
+
+    window = Window(made, 2)
+    flight = Flight(made.register("1.x", "x", "x", ()), 0)
+    with pytest.raises(KeyboardInterrupt):
+        window.submit(flight, EndsMeanwhile(), (1,), {})
+
+    assert window.in_flight == 0
+    assert flight.ended
+    assert [said.state for said in recorder.states] == [NodeState.CANCELLED]
 
 
 def test_a_failure_that_is_raised_cancels_what_is_in_flight():

@@ -16,7 +16,9 @@ from django_ray.errors import IntegrityFault
 from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Publication, Published, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest, manifest_digest, seal
+from django_ray.progress.stages import Stages
 from django_ray.protocol import canonical, records, summary
+from django_ray.protocol.limits import V1
 from django_ray.protocol.records import EdgeItem, NodeItem
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
@@ -87,6 +89,17 @@ def rows(states, fresh=0, message=None):
         ],
         fresh=fresh,
     )
+
+
+def rollup(counts=(0, 0, 0, 0, 0, 0, 0), rank=0):
+    """Return a stage row of one stage with these counts."""
+    stages = Stages(V1)
+    index = stages.index("leaf")
+    for state, count in zip(NODE_STATES, counts, strict=True):
+        for _ in range(count):
+            stages.add(index, rank, retained=True)
+            stages.move(index, NodeState.PENDING, state, 0)
+    return stages.encode()
 
 
 def chain(count):

@@ -20,6 +20,7 @@ from tests.storage.helpers import (
     hook,
     picture,
     refused,
+    rollup,
     round_trips,
 )
 
@@ -48,7 +49,8 @@ def totals(admin):
 
 def test_a_publication_makes_rows_totals_topology_and_summary_visible(conn, admin):
     book = Book.open(conn)
-    first = book.growth(conn, 300, stages=b"{}", events=b"[]", session=b"{}")
+    rolled = rollup((300, 0, 0, 0, 0, 0, 0))
+    first = book.growth(conn, 300, stages=rolled, events=b"[]", session=b"{}")
     outcome = book.commit(conn, first)
     rows, size, counted, summed = totals(admin)
     assert (outcome.rows, outcome.bytes) == (rows, size) == (counted, summed)
@@ -59,18 +61,18 @@ def test_a_publication_makes_rows_totals_topology_and_summary_visible(conn, admi
         "SELECT s.body, r.events, r.session FROM django_ray_run AS r "
         "JOIN django_ray_stages AS s ON s.run_id = r.id"
     ).fetchone()
-    assert extras == (b"{}", b"[]", b"{}")
+    assert extras == (rolled, b"[]", b"{}")
 
 
 def test_an_unchanged_extra_stays_as_it_was(conn, admin):
     book = Book.open(conn)
-    book.commit(conn, book.publication(stages=b"{1}", events=b"[ ]", session=b"{2}"))
+    book.commit(conn, book.publication(stages=rollup(), events=b"[ ]", session=b"{2}"))
     book.commit(conn, book.publication())
     extras = admin.execute(
         "SELECT s.body, r.events, r.session, r.expires_at FROM django_ray_run AS r "
         "JOIN django_ray_stages AS s ON s.run_id = r.id"
     ).fetchone()
-    assert extras == (b"{1}", b"[ ]", b"{2}", None)
+    assert extras == (rollup(), b"[ ]", b"{2}", None)
 
 
 def test_the_end_of_a_run_sets_when_its_detail_expires(conn, admin):
@@ -343,7 +345,8 @@ def test_a_backend_killed_between_statements_leaves_nothing_of_it(
     conn, connect, admin, kill, storage_dsn, at, nodes
 ):
     book = Book.loaded(conn, 10)
-    publication = book.growth(conn, nodes, stages=b"{}", events=b"[]")
+    rolled = rollup((nodes, 0, 0, 0, 0, 0, 0))
+    publication = book.growth(conn, nodes, stages=rolled, events=b"[]")
     dying = hook(connect(), at, kill)
     before = picture(admin)
     with pytest.raises(StorageUnavailable) as caught:

@@ -1,0 +1,72 @@
+"""What is told of nodes before their registration, in bounded memory. Contract 4.3.
+
+A leaf reports to the collector itself and may overtake the coordinator's record of its
+node. Its frame counts as applied all the same, so what it said has to be kept here.
+"""
+
+from typing import NamedTuple
+
+from django_ray.protocol.frames import Progress, State
+from django_ray.protocol.vocabulary import RANKS
+
+EARLY = 1_024
+"""Of how many nodes something is kept: a bound, since an ordinal may be anybody's."""
+
+KEPT, REFUSED = "early", "unknown_node"
+"""How a record is tallied that is kept, or that there is no room for."""
+
+
+class Told(NamedTuple):
+    """The latest state and the latest progress of one node."""
+
+    state: State | None = None
+    report: Progress | None = None
+
+
+NOTHING = Told()
+
+
+class Early:
+    """The latest of what was told of nodes that are not registered, by ordinal."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, Told] = {}
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def state(self, ordinal: int) -> State | None:
+        """Return the state kept of a node; it stays kept."""
+        return self._told.get(ordinal, NOTHING).state
+
+    def keep_state(self, record: State) -> str:
+        """Keep a state unless a later one is kept; return its tally."""
+        told = self._told.get(record.ordinal, NOTHING)
+        if told.state is None or _moment(told.state) < _moment(record):
+            told = told._replace(state=record)
+        return self._put(record.ordinal, told)
+
+    def keep_report(self, ordinal: int, record: Progress) -> str:
+        """Keep a progress unless a later one is kept; return its tally."""
+        told = self._told.get(ordinal, NOTHING)
+        if told.report is None or _place(told.report) < _place(record):
+            told = told._replace(report=record)
+        return self._put(ordinal, told)
+
+    def pop(self, ordinal: int) -> Told:
+        """Hand out what was kept of a node, now that it is registered."""
+        return self._told.pop(ordinal, NOTHING)
+
+    def _put(self, ordinal: int, told: Told) -> str:
+        if len(self._told) >= EARLY and ordinal not in self._told:
+            return REFUSED
+        self._told[ordinal] = told
+        return KEPT
+
+
+def _moment(record: State) -> tuple[int, int, int]:
+    return record.invocation, record.try_, RANKS[record.state]
+
+
+def _place(record: Progress) -> tuple[int, int, int]:
+    return record.invocation, record.try_, record.sequence
