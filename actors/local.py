@@ -25,6 +25,9 @@ from types import TracebackType
 from django_ray.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
+SHORT_PATH = 40
+"""The longest folder that leaves room for a socket's own name."""
+
 OBJECT_STORE_BYTES = 256 * 1024 * 1024
 START_SECONDS = 180.0
 ASK_SECONDS = 2.0
@@ -63,6 +66,9 @@ class LocalRay:
         }
         kept = {key: environment[key] for key in environment if key not in _FOREIGN}
         self._environment = {**kept, **self._credentials}
+        # The dashboard's own sockets lie where TMPDIR says, whatever Ray is told.
+        if len(kept.get("TMPDIR", "")) > SHORT_PATH and (short := _short_folder()):
+            self._environment["TMPDIR"] = short
         self._folder: Path | None = None
         self._session: int | None = None
 

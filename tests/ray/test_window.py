@@ -2,6 +2,7 @@
 
 import _thread
 import gc
+import signal
 import threading
 import time
 
@@ -155,6 +156,14 @@ def test_a_leaf_that_ignores_its_cancellation_is_ended():
     assert seen.count(NodeState.CANCELLED) == 1
 
 
+@pytest.fixture
+def heeds_interrupts():
+    """A process started in the background of a script ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_when(condition):
     """Interrupt this thread, as `ray.cancel` does the outer task, when it has begun."""
 
@@ -169,6 +178,7 @@ def interrupt_when(condition):
     return thread
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_cancels_what_is_in_flight_and_what_waits_for_it():
     waiting = wait_in_python.bind(60)
 
