@@ -65,8 +65,8 @@ class Overhead:
     def setup(self, harness: Harness) -> None:
         """Make the remote functions, and warm the worker processes up."""
         self.conn = harness.connect()
-        self.nothing = ray.remote(num_cpus=0.25)(_nothing)
-        self.doze = ray.remote(num_cpus=0.25)(_doze)
+        self.nothing = ray.remote(_nothing)
+        self.doze = ray.remote(_doze)
         self._plain(self.nothing, [0] * self.parameters.no_ops)
 
     def measure(self) -> None:
