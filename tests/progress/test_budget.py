@@ -239,16 +239,16 @@ def test_the_bytes_charged_bound_the_bytes_stored(steps):
         elif step == "commit":
             budget.commit()
             stored = dict(current)
-        elif step == "fail":
-            current = dict(stored)
-            budget.begin(nodes, ROOM)
-        elif step == "grow" and nodes < 6:
-            budget.commit()
-            nodes += 1
+        elif step == "fail" or (step == "grow" and nodes < 6):
+            if step == "fail":
+                current = dict(stored)
+            else:
+                budget.commit()
+                stored = dict(current)
+                nodes += 1
             budget.begin(nodes, ROOM)
             for each in budget.evict():
                 current[each] = budget.shrink(each, details[each])
-            stored = dict(current)
 
         total = sum(max(256, len(record)) for record in current.values())
         assert total + 256 * (nodes - len(current)) == budget.used
