@@ -4,6 +4,7 @@
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,15 @@ def test_database_that_is_given_stays():
     assert "DATABASE_URL" not in node(DJANGO_RAY_DSN_FILE="/run/dsn")
 
 
-def test_start_that_fails_says_so_and_leaves_no_folder(caplog):
-    before = set(Path("/tmp").glob("dr-*"))
+def test_start_that_fails_says_so_and_leaves_no_folder(caplog, monkeypatch):
+    made = []
+
+    def make(**named):
+        made.append(mkdtemp(**named))
+        return made[-1]
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", make)
     local = LocalRay(
         num_cpus=-1, environment=node(PATH="/usr/bin:/bin"), dashboard=False
     )
@@ -43,7 +51,7 @@ def test_start_that_fails_says_so_and_leaves_no_folder(caplog):
     with pytest.raises(ConfigurationError, match="ended at its start"):
         local.start()
 
-    assert set(Path("/tmp").glob("dr-*")) <= before
+    assert [Path(folder).exists() for folder in made] == [False]
     assert "Ray said" in caplog.text
 
 
