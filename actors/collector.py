@@ -14,8 +14,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from django_ray.errors import LimitExceeded, ProtocolError
+from django_ray.progress.delta import Delta
 from django_ray.progress.ledger import Ledger, Marks
-from django_ray.progress.model import Delta, Model
+from django_ray.progress.model import Model
 from django_ray.progress.pace import Pace
 from django_ray.protocol import frames
 from django_ray.protocol.frames import Acknowledgement, Frame, ProducerKind, Status

@@ -1,4 +1,4 @@
-"""What changed since the last commit, as the one value a publication writes.
+"""What changed since the last commit: as the model knows it, and as storage writes it.
 
 The model decides, storage writes: a publication names the revisions it stands on and those
 it makes, so a writer whose base has moved learns it instead of overwriting. ADR-0004.
@@ -7,6 +7,42 @@ it makes, so a writer whose base has moved learns it instead of overwriting. ADR
 from dataclasses import dataclass, field
 
 from django_ray.progress.pages import Candidate
+from django_ray.progress.topology import Edges
+from django_ray.protocol.frames import End
+from django_ray.protocol.records import Detail, NodeItem
+from django_ray.protocol.summary import NodeCounts
+from django_ray.protocol.vocabulary import TruncationReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What changed since the last delta, as values of its own.
+
+    `ordinals` and `details` are the changed retained nodes, ascending, `nodes` the newly
+    retained ones with the stage index of each in `stage_indexes` and their `edges`: every
+    one of `nodes` is among `ordinals` too. `waiting` counts nodes that are in the counts and
+    in no topology yet. `stages` and `events` are encoded, None where unchanged. `changed` is
+    False for a heartbeat.
+    """
+
+    taken_ms: int
+    changed_ms: int
+    changed: bool
+    ordinals: list[int]
+    details: list[Detail]
+    nodes: list[NodeItem]
+    stage_indexes: bytes
+    edges: list[Edges]
+    waiting: int
+    counts: NodeCounts
+    declared: int
+    discovered_edges: int
+    hosts: int
+    ended_by_minute: tuple[int, ...]
+    reasons: frozenset[TruncationReason]
+    stages: bytes | None
+    events: bytes | None
+    end: End | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

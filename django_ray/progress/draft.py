@@ -14,8 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from django_ray.progress.budget import Budget
-from django_ray.progress.delta import Publication, Revisions, Rows
-from django_ray.progress.model import Delta
+from django_ray.progress.delta import Delta, Publication, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, summary

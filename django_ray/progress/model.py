@@ -5,20 +5,17 @@ frozen values and lists of its own, so it is read without the lock; at most one 
 time, and it comes back by `settle` or by `restore`.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from django_ray.progress.counters import MAXIMUM_TRY, Counters
+from django_ray.progress.delta import Delta
 from django_ray.progress.early import Early
 from django_ray.progress.growth import Batch, Declared, Growth
 from django_ray.progress.nodes import Nodes, Verdict
-from django_ray.progress.recent import FAILED, Endings, Events, Hosts
-from django_ray.progress.stages import Stages
-from django_ray.progress.topology import Edges
+from django_ray.progress.overview import Overview
 from django_ray.protocol import frames
 from django_ray.protocol.plan import RunSettings
-from django_ray.protocol.records import Detail, EventItem, NodeItem
-from django_ray.protocol.summary import NodeCounts
+from django_ray.protocol.records import EventItem
 from django_ray.protocol.vocabulary import (
     TERMINAL_NODE_STATES,
     NodeState,
@@ -50,37 +47,6 @@ _OfNodes = frames.Task | frames.States | frames.Preview
 _OfRun = frames.Declare | frames.Event | frames.Session | frames.End
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
-    """What changed since the last delta, as values of its own.
-
-    `ordinals` and `details` are the changed retained nodes, ascending, `nodes` the newly
-    retained ones with the stage index of each in `stage_indexes` and their `edges`: every
-    one of `nodes` is among `ordinals` too. `waiting` counts nodes that are in the counts and
-    in no topology yet. `stages` and `events` are encoded, None where unchanged. `changed` is
-    False for a heartbeat.
-    """
-
-    taken_ms: int
-    changed_ms: int
-    changed: bool
-    ordinals: list[int]
-    details: list[Detail]
-    nodes: list[NodeItem]
-    stage_indexes: bytes
-    edges: list[Edges]
-    waiting: int
-    counts: NodeCounts
-    declared: int
-    discovered_edges: int
-    hosts: int
-    ended_by_minute: tuple[int, ...]
-    reasons: frozenset[TruncationReason]
-    stages: bytes | None
-    events: bytes | None
-    end: frames.End | None
-
-
 class Model:
     """Everything known of one run, bounded whatever its size.
 
@@ -99,19 +65,11 @@ class Model:
         self._early = Early()
         self._growth = Growth()
         self._declared = Declared()
-        self._stages = Stages(limits)
-        self._stage_ranks: dict[int, int] = {}
-        self._events = Events(limits)
-        self._endings = Endings()
-        self._hosts = Hosts(limits.producers)
+        self._overview = Overview(limits, full=self._full)
         self._tasks: dict[bytes, int] = {}
         self._registered = 0
-        self._edges = 0
-        self._reasons: set[TruncationReason] = set()
         self._changed = False
         self._changed_ms = settings.started_at_ms
-        self._stages_changed = False
-        self._events_changed = False
         self._observed_ms: int | None = None
         self._end: frames.End | None = None
         self._over = False
@@ -180,8 +138,8 @@ class Model:
         if not self.changed(now_ms):
             return None
         # Whatever may fail comes before anything is handed out: then nothing is lost.
-        stages = self._stages.encode() if self._stages_changed else None
-        events = self._events.encode() if self._events_changed else None
+        overview = self._overview
+        stages, events = overview.take()
         batch = Batch([], b"", [])
         if self._is_due(now_ms):
             batch = self._growth.take()
@@ -199,15 +157,15 @@ class Model:
             waiting=self._growth.waiting + len(self._counters) - self._registered,
             counts=self._counters.counts(),
             declared=self._declared.total,
-            discovered_edges=self._edges,
-            hosts=len(self._hosts),
-            ended_by_minute=self._endings.until(self._changed_ms),
-            reasons=frozenset(self._reasons),
+            discovered_edges=overview.edges,
+            hosts=overview.hosts,
+            ended_by_minute=overview.ended_by_minute(self._changed_ms),
+            reasons=overview.reasons,
             stages=stages,
             events=events,
             end=self._end,
         )
-        self._changed = self._stages_changed = self._events_changed = False
+        self._changed = False
         return delta
 
     def settle(self, delta: Delta) -> None:
@@ -220,8 +178,9 @@ class Model:
     def restore(self, delta: Delta) -> None:
         """Take `delta` back: its publication failed, so all of it is due again."""
         self._changed |= delta.changed
-        self._stages_changed |= delta.stages is not None
-        self._events_changed |= delta.events is not None
+        self._overview.restore(
+            stages=delta.stages is not None, events=delta.events is not None
+        )
         self._nodes.restore(delta.ordinals)
         if delta.nodes:
             self._nodes.withhold(delta.nodes[0].ordinal)
@@ -251,36 +210,22 @@ class Model:
                 return "stale"
             before, started = moved, record.started_ms
         self._moved(ordinal, before, state, now_ms)
-        if started is not None and self._full:
-            self._stages.started(self._counters.stage(ordinal), started)
+        stage = self._counters.stage(ordinal)
+        if started is not None:
+            self._overview.started(stage, started)
         if state in TERMINAL_NODE_STATES:
-            self._ended(record, started, now_ms)
-        if record.host is not None:
-            self._hosts.add(record.host)
+            self._overview.ended(stage, record, started, now_ms)
+        if state is NodeState.FAILED:
+            self._overview.failed(record, self._growth.id(ordinal))
+        self._overview.seen(record.host)
         return "applied"
 
     def _moved(
         self, ordinal: int, before: NodeState | None, after: NodeState, now_ms: int
     ) -> None:
-        if self._full and ordinal < self._registered:
-            stage = self._counters.stage(ordinal)
-            self._stages.move(stage, before, after, now_ms)
-            self._stages_changed = True
-
-    def _ended(self, record: frames.State, started: int | None, now_ms: int) -> None:
-        self._endings.add(record.at_ms, now_ms)
-        if not self._full:
-            return
-        ordinal, error = record.ordinal, record.error
-        self._stages.ended(self._counters.stage(ordinal), record.at_ms, started)
-        if record.state is NodeState.FAILED:
-            self._stages.failed(ordinal, self._growth.id(ordinal), error)
-            told = f"{error.kind}: {error.text}" if error else ""
-            self._tell(EventItem(record.at_ms, FAILED, ordinal, told))
-
-    def _tell(self, event: EventItem) -> None:
-        self._events.add(event)
-        self._events_changed = True
+        # A node that only an array has told is in no stage yet.
+        if ordinal < self._registered:
+            self._overview.moved(self._counters.stage(ordinal), before, after, now_ms)
 
     def _apply_node(self, node: frames.Node, now_ms: int) -> str:
         ordinal, runs = node.ordinal, node.dependencies
@@ -288,8 +233,7 @@ class Model:
             return "resent" if ordinal < self._registered else "gap"
         self._registered += 1
         edges = sum(runs[1::2])
-        self._edges += edges + node.further
-        stage = self._stages.index(node.stage) if self._full else 0
+        stage = self._overview.discovered(node.stage, edges + node.further)
         early = self._early.pop(ordinal)
         counted = ordinal < len(self._counters)
         if not counted:
@@ -314,25 +258,25 @@ class Model:
             self._nodes.set_state(ordinal, state, try_)
             state, try_ = self._nodes[ordinal].state, self._nodes[ordinal].try_
             self._counters.put(ordinal, state, try_)
-        self._stages.move(stage, NodeState.PENDING, state, self._changed_ms)
+        self._overview.moved(stage, NodeState.PENDING, state, self._changed_ms)
 
     def _place(self, node: frames.Node, stage: int, edges: int) -> None:
         retained = node.ordinal < self._retained
+        overview = self._overview
+        rank: int | None
         if retained:
             self._nodes.register()
             rank = self._growth.add(node, stage, edges)
+            if node.further:
+                overview.omit(TruncationReason.record_size_limit)
         else:
-            self._reasons.add(TruncationReason.node_count_limit)
-            rank = self._stage_ranks.get(stage, -1)
-            if rank < 0:
+            overview.omit(TruncationReason.node_count_limit)
+            rank = overview.rank(stage)
+            if rank is None:
                 rank = self._growth.rank(node.dependencies)
-        if retained and node.further:
-            self._reasons.add(TruncationReason.record_size_limit)
-        self._stage_ranks.setdefault(stage, rank)
-        self._stages_changed = True
-        self._stages.add(stage, rank, retained=retained)
+        overview.place(stage, rank, retained=retained)
         for source, number in self._counters.stages_of(node.dependencies):
-            self._stages.link(source, stage, number)
+            overview.link(source, stage, number)
 
     def _apply_progress(self, record: frames.Progress) -> str:
         target = record.target
@@ -345,8 +289,7 @@ class Model:
         return self._report(ordinal, record)
 
     def _report(self, ordinal: int, record: frames.Progress) -> str:
-        if record.host is not None:
-            self._hosts.add(record.host)
+        self._overview.seen(record.host)
         if ordinal >= len(self._nodes):
             return "omitted"
         return self._nodes.apply_progress(ordinal, record)
@@ -364,7 +307,7 @@ class Model:
                 if not self._full:
                     return "omitted"
                 at, kind, ordinal = record.at_ms, record.kind, record.ordinal
-                self._tell(EventItem(at, kind, ordinal, record.text))
+                self._overview.tell(EventItem(at, kind, ordinal, record.text))
                 return "applied"
             case frames.End():
                 if self._end is not None:

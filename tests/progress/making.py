@@ -3,9 +3,16 @@
 from dataclasses import dataclass, field, replace
 
 from django_ray.identity import RunIdentity
-from django_ray.progress.delta import Moved, Outcome, Publication, Published, Revisions
+from django_ray.progress.delta import (
+    Delta,
+    Moved,
+    Outcome,
+    Publication,
+    Published,
+    Revisions,
+)
 from django_ray.progress.draft import Draft
-from django_ray.progress.model import Delta, Model
+from django_ray.progress.model import Model
 from django_ray.progress.pages import Candidate, Manifest, Page, check_pages, decode
 from django_ray.protocol import frames
 from django_ray.protocol.limits import V1, Limits
