@@ -6,6 +6,7 @@ its time is linear in the text. Values are open at their end: a secret divided b
 still taken out. In doubt it takes too much.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -85,6 +86,9 @@ _plain_word = re.compile(r"[\w -]+")
 _MARGIN = 512
 """Longer than every form of fixed length: what a cut may have divided of one."""
 
+KEYS = 1_024
+"""Keys remembered as redacted: reports repeat theirs."""
+
 
 class Redactor:
     """Takes the built-in forms and those of a deployment out of text.
@@ -95,24 +99,27 @@ class Redactor:
 
     def __init__(self, extra: tuple[str, ...]) -> None:
         words = [re.escape(entry) for entry in extra if _plain_word.fullmatch(entry)]
-        forms = _FORMS
+        forms = _FORMS.replace("WORDS", "|".join([_WORDS, *words]))
+        self._forms = self._key_forms = re.compile(forms, re.VERBOSE)
         if words:
             forms += f"  | (?i: {'|'.join(words)} )"
-        self._forms = re.compile(
-            forms.replace("WORDS", "|".join([_WORDS, *words])), re.VERBOSE
-        )
+            self._forms = re.compile(forms, re.VERBOSE)
         self._words = re.compile("|".join([_WORDS, *words]), re.IGNORECASE)
         self._signs = (*_SIGNS, *(word.lower() for word in extra if word))
         self._further = [
             _compiled(entry) for entry in extra if not _plain_word.fullmatch(entry)
         ]
+        self.key = functools.lru_cache(KEYS)(self._key)
 
     def text(self, value: str) -> str:
         """Return the whole of `value` without its secrets."""
+        return self._taken_out(self._forms, value)
+
+    def _taken_out(self, forms: re.Pattern[str], value: str) -> str:
         lowered = value.lower()
         for sign in self._signs:
             if sign in lowered:
-                value = self._forms.sub(_marked, value)
+                value = forms.sub(_marked, value)
                 break
         for form in self._further:
             value = form.sub(MARK, value)
@@ -140,12 +147,26 @@ class Redactor:
         return text.label(self.text(value), limit)
 
     def mapping(self, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-        """Return metrics without secrets: whole values under such keys, and in texts."""
-        return {key: self._value(key, value) for key, value in metrics.items()}
+        """Return metrics without secrets: in keys, under such keys, and in texts.
 
-    def _value(self, key: str, value: Metric) -> Metric:
-        if self._words.search(key):
-            return MARK
+        Keys that differ in their secrets alone become one, whose value is the mark.
+        """
+        taken: dict[str, Metric] = {}
+        for key, value in metrics.items():
+            shown, hides = self.key(key)
+            known = shown in taken
+            taken[shown] = MARK if hides or known else self._value(value)
+        return taken
+
+    def _key(self, key: str) -> tuple[str, bool]:
+        """Return a key without its secrets, and whether what it names is one.
+
+        A key that contains a plain word of the deployment keeps it, as it does in texts.
+        """
+        shown = self._taken_out(self._key_forms, key)
+        return shown, self._words.search(key) is not None
+
+    def _value(self, value: Metric) -> Metric:
         if not isinstance(value, str):
             return value
         # A text too long for a metric is refused later: it need not cost its length.

@@ -204,6 +204,28 @@ def test_metrics_lose_values_under_secret_keys_and_secrets_in_texts(redactor):
     }
 
 
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("ghp_" + "a" * 36, MARK),
+        ("AKIAIOSFODNN7EXAMPLE rows", f"{MARK} rows"),
+        ("password=hunter2", f"password={MARK}"),
+        ("redis://:hunter2@h", f"redis://{MARK}@h"),
+        ("internal-42", MARK),
+    ],
+)
+def test_a_key_that_holds_a_secret_is_redacted_as_text(key, shown):
+    redactor = Redactor(("internal-[0-9]+", "hunter"))
+    assert list(redactor.mapping({"a": 1, key: 2, "b": 3})) == ["a", shown, "b"]
+
+
+def test_keys_that_differ_in_their_secrets_alone_become_one_without_a_value(redactor):
+    first, second = "ghp_" + "a" * 36, "ghp_" + "b" * 36
+    metrics = {first: 1, "rows": 2, second: 3, MARK: 4}
+    assert redactor.mapping(metrics) == {MARK: MARK, "rows": 2}
+    assert redactor.mapping({first: 1}) == {MARK: 1}
+
+
 def test_a_metric_too_long_to_be_one_is_not_read_to_its_end(redactor):
     value = redactor.mapping({"k": "cookie" * 2_000_000})["k"]
     assert V1.metric_string < len(value) <= V1.record
