@@ -6,7 +6,7 @@ node. Its frame counts as applied all the same, so what it said has to be kept h
 
 from typing import NamedTuple
 
-from django_ray.protocol.frames import Progress, State
+from django_ray.protocol.frames import Preview, Progress, State
 from django_ray.protocol.vocabulary import RANKS
 
 EARLY = 1_024
@@ -17,10 +17,11 @@ KEPT, REFUSED = "early", "unknown_node"
 
 
 class Told(NamedTuple):
-    """The latest state and the latest progress of one node."""
+    """The latest state, progress and preview of one node."""
 
     state: State | None = None
     report: Progress | None = None
+    preview: Preview | None = None
 
 
 NOTHING = Told()
@@ -53,6 +54,14 @@ class Early:
             told = told._replace(report=record)
         return self._put(ordinal, told)
 
+    def keep_preview(self, record: Preview) -> str:
+        """Keep a preview unless one of that try or a later is kept; return its tally."""
+        told = self._told.get(record.ordinal, NOTHING)
+        kept = told.preview
+        if kept is None or _try(kept) < _try(record):
+            told = told._replace(preview=record)
+        return self._put(record.ordinal, told)
+
     def pop(self, ordinal: int) -> Told:
         """Hand out what was kept of a node, now that it is registered."""
         return self._told.pop(ordinal, NOTHING)
@@ -70,3 +79,7 @@ def _moment(record: State) -> tuple[int, int, int]:
 
 def _place(record: Progress) -> tuple[int, int, int]:
     return record.invocation, record.try_, record.sequence
+
+
+def _try(record: Preview) -> tuple[int, int]:
+    return record.invocation, record.try_

@@ -246,6 +246,8 @@ class Model:
             self._apply_state(early.state, now_ms)
         if early.report is not None:
             self._report(ordinal, early.report)
+        if early.preview is not None:
+            self._apply_preview(early.preview)
         return "applied"
 
     def _catch_up(self, ordinal: int, stage: int, early: frames.State | None) -> None:
@@ -283,16 +285,28 @@ class Model:
         ordinal = self._tasks.get(target, -1) if isinstance(target, bytes) else target
         if ordinal < 0:
             return "unknown_task"
-        known = len(self._counters) if ordinal >= self._retained else self._registered
-        if ordinal >= known:
+        if not self._is_known(ordinal):
             return self._early.keep_report(ordinal, record)
         return self._report(ordinal, record)
+
+    def _is_known(self, ordinal: int) -> bool:
+        """Claim that a node's detail is there, or never will be."""
+        retained = ordinal < self._retained
+        return ordinal < (self._registered if retained else len(self._counters))
 
     def _report(self, ordinal: int, record: frames.Progress) -> str:
         self._overview.seen(record.host)
         if ordinal >= len(self._nodes):
             return "omitted"
         return self._nodes.apply_progress(ordinal, record)
+
+    def _apply_preview(self, record: frames.Preview) -> str:
+        ordinal = record.ordinal
+        if not self._is_known(ordinal):
+            return self._early.keep_preview(record)
+        if ordinal >= len(self._nodes):
+            return "omitted"
+        return self._nodes.apply_preview(record)
 
     def _apply_rare(self, record: _OfNodes | _OfRun, now_ms: int) -> str:
         match record:
@@ -314,7 +328,9 @@ class Model:
                     return "duplicate"
                 self._end = record
                 return "applied"
-            case frames.Preview() | frames.Session():
+            case frames.Preview():
+                return self._apply_preview(record)
+            case frames.Session():
                 return "unsupported"
             case _:
                 assert_never(record)

@@ -8,10 +8,10 @@ whose try the coordinator has not named yet is kept beside the node until that t
 from collections.abc import Iterable
 from enum import StrEnum
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from django_ray.protocol.frames import Failure, Progress, State
+from django_ray.protocol.frames import Failure, Preview, Progress, State
 from django_ray.protocol.records import Detail, Fault
 from django_ray.protocol.vocabulary import (
     RANKS,
@@ -40,6 +40,7 @@ class Nodes:
         self._dirty: set[int] = set()
         self._released = 0
         self._ahead: dict[int, Progress] = {}
+        self._previews_ahead: dict[int, Preview] = {}
 
     def __len__(self) -> int:
         return len(self._details)
@@ -109,6 +110,21 @@ class Nodes:
         self._put(ordinal, _reported(old, record))
         return Verdict.applied
 
+    def apply_preview(self, record: Preview) -> Verdict:
+        """Keep the preview of a retained node's output: of each try the first told."""
+        ordinal = record.ordinal
+        old = self._details[ordinal]
+        key = (record.invocation, record.try_)
+        held = (old.invocation, old.try_)
+        if key < held:
+            return Verdict.stale
+        if key > held:
+            return self._keep_preview_ahead(record)
+        if old.preview is not UNSET:
+            return Verdict.duplicate
+        self._put(ordinal, replace(old, preview=Raw(record.value)))
+        return Verdict.applied
+
     def release(self, upto: int) -> None:
         """Let the rows of all nodes below `upto` be written, from the next take on."""
         self._dirty.update(range(self._released, upto))
@@ -145,16 +161,29 @@ class Nodes:
         self._ahead[ordinal] = record
         return Verdict.applied
 
+    def _keep_preview_ahead(self, record: Preview) -> Verdict:
+        kept = self._previews_ahead.get(record.ordinal)
+        if kept is not None:
+            key = (record.invocation, record.try_)
+            held = (kept.invocation, kept.try_)
+            if key <= held:
+                return Verdict.duplicate if key == held else Verdict.stale
+        self._previews_ahead[record.ordinal] = record
+        return Verdict.applied
+
     def _catch_up(self, ordinal: int) -> None:
-        record = self._ahead.get(ordinal)
-        if record is None:
-            return
+        """Give a node whose new try has begun what was told of that try before."""
         new = self._details[ordinal]
-        key, held = (record.invocation, record.try_), (new.invocation, new.try_)
-        if key <= held:
+        held = (new.invocation, new.try_)
+        record = self._ahead.get(ordinal)
+        if record is not None and (record.invocation, record.try_) <= held:
             del self._ahead[ordinal]
-        if key == held:
-            self._put(ordinal, _reported(new, record))
+            if (record.invocation, record.try_) == held:
+                self._put(ordinal, _reported(new, record))
+        preview = self._previews_ahead.get(ordinal)
+        if preview is not None and (preview.invocation, preview.try_) <= held:
+            del self._previews_ahead[ordinal]
+            self.apply_preview(preview)
 
 
 PENDING = Detail()

@@ -89,6 +89,12 @@ def progress(
     return frames.Progress(target, invocation, try_, sequence, at_ms, **changes)
 
 
+def preview(
+    ordinal: int, value: bytes = b'{"rows":3}', *, try_: int = 1, invocation: int = 0
+) -> frames.Preview:
+    return frames.Preview(ordinal, invocation, try_, value)
+
+
 def end(outcome: str = "SUCCEEDED", at_ms: int = START) -> frames.End:
     return frames.End(outcome, at_ms)
 

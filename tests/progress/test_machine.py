@@ -20,7 +20,7 @@ from django_ray.protocol.vocabulary import (
     NodeState,
     TruncationReason,
 )
-from tests.progress.making import Run, end, limits, node, progress, state
+from tests.progress.making import Run, end, limits, node, preview, progress, state
 
 PROFILES = (
     V1,
@@ -50,6 +50,7 @@ class Naive:
         self.record = record
         self.state = {"try": 1, "state": NodeState.PENDING}
         self.reports: dict[int, dict[str, object]] = {}
+        self.previews: dict[int, bytes] = {}
 
     def told(self, record: frames.State) -> None:
         key = (record.try_, RANK[record.state])
@@ -90,8 +91,22 @@ class Naive:
             "message": record.message,
         }
 
+    def shown(self, record: frames.Preview) -> None:
+        begun = self.state["try"]
+        # Of tries not begun yet the latest stands for them, and of each try the first.
+        if record.try_ > begun:
+            ahead = [try_ for try_ in self.previews if try_ > begun]
+            if any(record.try_ <= try_ for try_ in ahead):
+                return
+            for try_ in ahead:
+                del self.previews[try_]
+        self.previews.setdefault(record.try_, record.value)
+
     def now(self) -> dict[str, object]:
-        return {**self.state, **self.reports.get(self.state["try"], {"sequence": 0})}
+        found = {**self.state, **self.reports.get(self.state["try"], {"sequence": 0})}
+        if self.state["try"] in self.previews:
+            found["preview"] = self.previews[self.state["try"]]
+        return found
 
 
 def flat(record: bytes) -> dict[str, object]:
@@ -104,6 +119,8 @@ def flat(record: bytes) -> dict[str, object]:
     found |= {"try": detail.try_, "state": detail.state, "sequence": detail.sequence}
     if hasattr(detail.error, "text"):
         found["error"] = detail.error.text
+    if detail.preview is not UNSET:
+        found["preview"] = bytes(detail.preview)
     return {name: value for name, value in found.items() if value is not UNSET}
 
 
@@ -156,6 +173,15 @@ class Machine(RuleBasedStateMachine):
         record = progress(ordinal, sequence, try_=try_, message="m" * size)
         self.run.apply(record)
         self.nodes[ordinal].reported(record)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), try_=st.integers(1, 3), size=st.sampled_from((1, 250)))
+    def show(self, data, try_, size):
+        ordinal = data.draw(st.integers(0, len(self.nodes) - 1))
+        self.sequence += 1
+        record = preview(ordinal, b'"%d%s"' % (self.sequence, b"p" * size), try_=try_)
+        self.run.apply(record)
+        self.nodes[ordinal].shown(record)
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data())
@@ -211,7 +237,7 @@ class Machine(RuleBasedStateMachine):
             if found != told:
                 marked = True
                 lost = {name for name in told if found.get(name) != told[name]}
-                assert lost <= {"message", "error", "sequence"}
+                assert lost <= {"message", "error", "preview", "sequence"}
         assert marked <= bool(OMISSIONS & set(read.detail.reasons))
         used = sum(len(row.record) for row in store.rows.values())
         assert used <= self.run.limits.detail_encoded

@@ -1,5 +1,6 @@
 import tracemalloc
 
+import msgspec
 import pytest
 
 from django_ray.progress import stages
@@ -16,13 +17,17 @@ from django_ray.protocol.vocabulary import (
 )
 from tests.progress.making import (
     START,
+    Run,
     end,
     limits,
     node,
+    preview,
     progress,
     settings,
     state,
 )
+
+BIG = msgspec.json.encode(["p" * 240, "p" * 250])
 
 
 def model(number=0, policy=ReportingPolicy.full, **changes):
@@ -322,9 +327,72 @@ def test_a_corrected_declaration_is_a_change():
 def test_what_no_producer_may_send_yet_is_counted():
     made = model(1)
 
-    apply(made, frames.Session(b"{}"), frames.Preview(0, 0, 1, b"1"))
+    apply(made, frames.Session(b"{}"))
 
-    assert told(made) == {"applied": 1, "unsupported": 2}
+    assert told(made) == {"applied": 1, "unsupported": 1}
+
+
+@pytest.mark.parametrize("first", ["preview", "state", "preview of no node"])
+def test_a_preview_is_stored_with_its_node_whenever_it_comes(first):
+    made = model(1)
+    end_of_it = [node(1), state(1, "SUCCEEDED"), preview(1, b'"head"')]
+    places = {
+        "preview": (0, 2, 1),
+        "state": (0, 1, 2),
+        "preview of no node": (2, 0, 1),
+    }
+
+    apply(made, *(end_of_it[place] for place in places[first]))
+
+    found = made.take(START).details[1]
+    assert (found.state, found.preview) == ("SUCCEEDED", msgspec.Raw(b'"head"'))
+
+
+def test_a_repeated_preview_changes_nothing():
+    made = model(1)
+    apply(made, preview(0))
+    published(made)
+
+    apply(made, preview(0), preview(0, b"2"))
+
+    assert told(made) == {"applied": 2, "duplicate": 2}
+    assert not made.changed(START)
+
+
+@pytest.mark.parametrize(
+    ("policy", "retained"), [("full", 1), ("summary", 10), ("terminal_only", 10)]
+)
+def test_a_preview_of_a_node_without_detail_is_omitted(policy, retained):
+    made = model(2, ReportingPolicy(policy), retained_nodes=retained)
+
+    apply(made, preview(1))
+
+    assert told(made) == {"applied": 2, "omitted": 1}
+
+
+def test_a_preview_of_an_end_that_is_committed_changes_nothing():
+    made = model(1)
+    apply(made, end())
+    published(made)
+
+    apply(made, preview(0))
+
+    assert told(made)["ended"] == 1
+
+
+def test_previews_take_what_is_left_in_order_of_commit():
+    # Room for the reserves and one preview beyond them.
+    run = Run(limits(detail_encoded=2 * 256 + 400))
+    run.apply(node(0), node(1), preview(1, BIG), state(1, "SUCCEEDED"))
+    run.publish()
+
+    run.apply(preview(0, BIG), state(0, "SUCCEEDED"))
+    run.publish()
+
+    first, second = (run.store.rows[each].record for each in (0, 1))
+    assert msgspec.json.decode(first)["preview"] == {"omitted": "detail_size_limit"}
+    assert msgspec.json.decode(second)["preview"] == msgspec.json.decode(BIG)
+    assert run.store.read().detail.reasons == ("detail_size_limit",)
 
 
 def test_a_resent_array_sets_states_without_times():

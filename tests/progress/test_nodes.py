@@ -1,11 +1,11 @@
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from django_ray.progress.nodes import Nodes, Verdict
 from django_ray.protocol.frames import Failure
 from django_ray.protocol.records import Detail, Fault
 from django_ray.protocol.vocabulary import NODE_STATES, NodeState
-from tests.progress.making import START, progress, state
+from tests.progress.making import START, preview, progress, state
 
 ENDS = ("SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED")
 
@@ -159,6 +159,75 @@ def test_progress_of_a_try_that_never_came_is_dropped():
     kept.apply_state(state(0, "RUNNING", try_=3))
 
     assert kept[0].message is UNSET
+
+
+@pytest.mark.parametrize("first", ["preview", "state"])
+def test_a_preview_before_or_after_the_end_is_kept_with_it(first):
+    kept = nodes()
+    tell = [
+        lambda: kept.apply_preview(preview(0)),
+        lambda: kept.apply_state(state(0, "SUCCEEDED")),
+    ]
+
+    verdicts = [each() for each in (tell if first == "preview" else tell[::-1])]
+
+    assert verdicts == ["applied", "applied"]
+    assert kept[0].state is NodeState.SUCCEEDED
+    assert kept[0].preview == Raw(b'{"rows":3}')
+
+
+def test_of_one_try_the_first_preview_stays():
+    kept = nodes()
+    kept.apply_preview(preview(0, b"1"))
+    kept.release(1)
+    kept.take()
+
+    assert kept.apply_preview(preview(0, b"1")) is Verdict.duplicate
+    assert kept.apply_preview(preview(0, b"2")) is Verdict.duplicate
+    assert kept[0].preview == Raw(b"1")
+    assert kept.take() == ([], [])
+
+
+def test_a_preview_is_a_change_of_its_row():
+    kept = nodes(2)
+    kept.release(2)
+    kept.take()
+
+    kept.apply_preview(preview(1, b"1"))
+
+    assert kept.take() == ([1], [Detail(preview=Raw(b"1"))])
+
+
+@pytest.mark.parametrize("resent", [False, True])
+def test_previews_are_ordered_by_invocation_and_try(resent):
+    kept = nodes()
+    kept.apply_state(state(0, "RUNNING", try_=2))
+
+    assert kept.apply_preview(preview(0, b"1", try_=1)) == "stale"
+    assert kept.apply_preview(preview(0, b"3", try_=3)) == "applied"
+    assert kept.apply_preview(preview(0, b"4", try_=3)) == "duplicate"
+    assert kept.apply_preview(preview(0, b"2", try_=2)) == "applied"
+    assert kept[0].preview == Raw(b"2")
+
+    if resent:
+        kept.set_state(0, NodeState.RUNNING, 3)
+    else:
+        kept.apply_state(state(0, "RUNNING", try_=3))
+    assert kept[0].preview == Raw(b"3")
+
+    kept.apply_state(state(0, "RUNNING", try_=1, invocation=1))
+    assert kept[0].preview is UNSET
+    assert kept.apply_preview(preview(0, b"5", try_=9)) == "stale"
+
+
+def test_a_preview_ahead_of_a_newer_one_is_stale_and_a_skipped_try_drops_it():
+    kept = nodes()
+    kept.apply_preview(preview(0, b"3", try_=3))
+
+    assert kept.apply_preview(preview(0, b"2", try_=2)) == "stale"
+    kept.apply_state(state(0, "RUNNING", try_=4))
+
+    assert kept[0].preview is UNSET
 
 
 def test_a_report_leaves_what_it_does_not_say():
