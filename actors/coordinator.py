@@ -64,6 +64,8 @@ class Reporter(Protocol):
 
     def state(self, state: frames.State) -> None: ...
 
+    def progress(self, progress: frames.Progress) -> None: ...
+
     def end(self, end: frames.End) -> None: ...
 
     def settle(self, timeout_s: float) -> bool: ...
@@ -112,9 +114,10 @@ class Coordinator:
         self._known_label = functools.lru_cache(LABELS)(self._label)
         self._head = b""
         if settings is not None:
-            identity = settings.identity
+            run_id = settings.identity.run_id
+            generation = settings.identity.execution_generation
             self._head = reports.encode(
-                reports.Run(identity.run_id, identity.execution_generation, redact)
+                reports.Run(run_id, generation, redact, settings.detailed_nodes)
             )
         # Re-entrant: a generator that is collected cancels its tasks wherever it is.
         self._lock = threading.RLock()
@@ -311,29 +314,29 @@ class Coordinator:
     ) -> None:
         if self._producer is None:
             return
-        if status is None:
-            record = frames.State(
-                ordinal, 0, FIRST_TRY, state, at_ms, None, None, None, error
-            )
-        else:
-            record = frames.State(
-                ordinal,
-                0,
-                FIRST_TRY,
-                state,
-                status.ended_ms,
-                status.started_ms,
-                status.host,
-                status.attempt,
-                error,
-            )
+        began, host, attempt = None, None, None
+        if status is not None:
+            at_ms, began = status.ended_ms, status.started_ms
+            host, attempt = status.host, status.attempt
+        record = frames.State(
+            ordinal, 0, FIRST_TRY, state, at_ms, began, host, attempt, error
+        )
         # Told under the lock as well: no state of a node comes behind the run's end.
         with self._lock:
             if self._counters.state(ordinal) in TERMINAL_NODE_STATES:
                 # Seen to end by one thread while another cancelled it.
                 return
             self._counters.put(ordinal, state, FIRST_TRY)
+            if status is not None:
+                self._pass_on(ordinal, status)
             self._producer.state(record)
+
+    def _pass_on(self, ordinal: int, status: leaf.Status) -> None:
+        """Report what a leaf said last: its own process may not live to say it."""
+        if self._producer is None:
+            return
+        if status.report is not None and status.report.target == ordinal:
+            self._producer.progress(status.report)
 
 
 def unobserved() -> Coordinator:

@@ -71,6 +71,10 @@ class Kept:
         """Claim that a frame was cut whose commit is not known."""
         return bool(self._carried)
 
+    def holds(self, key: Key) -> bool:
+        """Claim that a slot has a value that is not known committed."""
+        return key in self._slots
+
     def add(self, data: bytes) -> None:
         """Queue a record that nothing replaces."""
         with self._lock:

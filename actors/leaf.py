@@ -5,8 +5,9 @@ value behind, its status: so a node's true times, host and attempt cost no call,
 has to fetch a value to know that it is there. On failure every return holds the error, and
 the error carries the status, as far as it can be pickled.
 
-A leaf that reports nothing and ends within its producer's interval sends nothing.
-Contract 6, architecture 5.7.
+A leaf that reports nothing and ends within its producer's interval sends nothing. The
+status also carries the leaf's last report, unless it is known committed: it does not depend
+on how long its process lives. Contract 6, architecture 5.7.
 """
 
 import functools
@@ -19,6 +20,7 @@ from typing import cast
 
 import msgspec
 import ray
+from msgspec.structs import replace
 from ray.remote_function import RemoteFunction
 
 from actors import internals, reports
@@ -42,12 +44,13 @@ logger = logging.getLogger(__name__)
 
 
 class Status(msgspec.Struct, frozen=True, array_like=True):
-    """What a leaf says of itself when it has ended."""
+    """What a leaf says of itself when it has ended: mostly 20 bytes, at most 8 KiB."""
 
     started_ms: int
     ended_ms: int
     attempt: int
     host: str
+    report: frames.Progress | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -60,8 +63,16 @@ def place(run: bytes, ordinal: int, try_: int) -> bytes:
 
 
 def decode_status(data: bytes) -> Status:
-    """Parse the status a leaf returned."""
-    return _status_decoder.decode(data)
+    """Parse the status a leaf returned; what is out of bounds in it is left out."""
+    status = _status_decoder.decode(data)
+    if status.report is None:
+        return status
+    try:
+        frames.require(status.report)
+    except ProtocolError:
+        # One such record would have the collector refuse the frame with all others.
+        return replace(status, report=None)
+    return status
 
 
 def status_of(error: BaseException) -> Status | None:
@@ -70,7 +81,7 @@ def status_of(error: BaseException) -> Status | None:
     if not isinstance(data, bytes):
         return None
     try:
-        return _status_decoder.decode(data)
+        return decode_status(data)
     except msgspec.MsgspecError:
         return None
 
@@ -92,12 +103,13 @@ def wrap(body: Body, options: Options) -> RemoteFunction:
     function and its options: Ray exports each by itself.
     """
     number = returns(body, options)
-    call = _stream(body) if number == STREAMING else _task(body, number)
+    streams = number == STREAMING
+    call = _stream(body) if streams else _task(body, number)
     functools.update_wrapper(call, body, assigned=_KEPT_NAMES)
     # With it Ray would check a call's arguments against the user's signature.
     del call.__wrapped__  # type: ignore[attr-defined]
     vars(call).pop("__signature__", None)
-    wrapped = {**options, "num_returns": "streaming" if number < 0 else number + 1}
+    wrapped = {**options, "num_returns": "streaming" if streams else number + 1}
     return _remote(call, wrapped)
 
 
@@ -153,7 +165,15 @@ def _stream(body: Body) -> Callable[..., object]:
 class Leaf:
     """One execution of a node in this process."""
 
-    __slots__ = ("_attempt", "_ordinal", "_refused", "_reports", "_started_ms", "_try")
+    __slots__ = (
+        "_attempt",
+        "_ordinal",
+        "_refused",
+        "_reports",
+        "_said",
+        "_started_ms",
+        "_try",
+    )
 
     def __init__(self, way: Reports, ordinal: int, try_: int) -> None:
         self._reports = way
@@ -162,6 +182,7 @@ class Leaf:
         self._attempt = internals.attempt()
         self._started_ms = now_ms()
         self._refused: set[str] = set()
+        self._said: frames.Progress | None = None
         way.producer.running(ordinal, try_, self._started_ms, host())
         _current.set(self)
 
@@ -172,8 +193,14 @@ class Leaf:
 
     def status(self) -> bytes:
         """Return what the coordinator is told: the leaf ends now."""
+        way, said = self._reports, self._said
+        if said is not None and (
+            self._ordinal >= way.detailed_nodes
+            or not way.producer.holds_progress(self._ordinal)
+        ):
+            said = None
         return _encoder.encode(
-            Status(self._started_ms, now_ms(), self._attempt, host())
+            Status(self._started_ms, now_ms(), self._attempt, host(), said)
         )
 
     def mark(self, error: BaseException) -> None:
@@ -227,21 +254,20 @@ class Leaf:
             # The numbers are of the user's classes, and so is what converting them raises.
             self._refuse("malformed")
             return
-        self._reports.producer.progress(
-            frames.Progress(
-                target=self._ordinal,
-                invocation=0,
-                try_=self._try,
-                # Another attempt of Ray's runs in another process and must not be older.
-                sequence=(self._attempt << COUNTER_BITS) + next(_sequence),
-                at_ms=now_ms(),
-                current=done,
-                total=whole,
-                message=self._message(message),
-                metrics=self._metrics(metrics),
-                host=host(),
-            )
+        self._said = frames.Progress(
+            target=self._ordinal,
+            invocation=0,
+            try_=self._try,
+            # Another attempt of Ray's runs in another process and must not be older.
+            sequence=(self._attempt << COUNTER_BITS) + next(_sequence),
+            at_ms=now_ms(),
+            current=done,
+            total=whole,
+            message=self._message(message),
+            metrics=self._metrics(metrics),
+            host=host(),
         )
+        self._reports.producer.progress(self._said)
 
     def _message(self, message: object) -> str | None:
         if message is None:

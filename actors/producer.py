@@ -102,6 +102,10 @@ class Producer:
         order = progress.invocation << 31 | progress.try_
         self._put(key, order << 63 | progress.sequence, progress, False)
 
+    def holds_progress(self, target: int) -> bool:
+        """Claim that a leaf's latest report is not known committed."""
+        return self._kept.holds(~target)
+
     def event(self, event: frames.Event) -> None:
         """Report an event; the latest 32 are kept until they are committed."""
         self._events += 1

@@ -32,6 +32,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     run_id: str
     generation: int
     redact: tuple[str, ...]
+    detailed_nodes: int
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -47,6 +48,7 @@ class Reports:
     """How this process reports to one run's collector."""
 
     def __init__(self, run: Run) -> None:
+        self.detailed_nodes = run.detailed_nodes
         self._redact = run.redact
         self.producer = Producer(
             run_id=run.run_id,

@@ -227,7 +227,7 @@ def decode(data: bytes) -> Frame:
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise ProtocolError("malformed_frame") from exc
     for record in frame.records:
-        _check(record)
+        require(record)
     if frame.kind is ProducerKind.worker:
         _check_worker(frame.records)
     return frame
@@ -250,8 +250,8 @@ def _check_worker(records: tuple[Record, ...]) -> None:
             raise ProtocolError("foreign_record")
 
 
-def _check(record: Record) -> None:
-    """Bound what the types cannot say: UTF-8 bytes, refused characters, pairs."""
+def require(record: Record) -> None:
+    """Raise ProtocolError for what types cannot say: UTF-8 bytes, characters, pairs."""
     match record:
         case State():
             _check_failure(record.error)

@@ -41,6 +41,12 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits
     redact: tuple[str, ...] = ()
 
+    @property
+    def detailed_nodes(self) -> int:
+        """Return of how many nodes detail is kept: of none but under `full`."""
+        full = self.policy is ReportingPolicy.full
+        return self.limits.retained_nodes if full else 0
+
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(RunSettings)

@@ -109,6 +109,19 @@ def test_a_worker_with_nothing_to_say_says_nothing(worker):
     assert worker.frames(empty=True) == []
 
 
+def test_a_leafs_report_is_held_until_it_is_known_committed(worker):
+    assert not worker.producer.holds_progress(3)
+    worker.producer.progress(report(3))
+    assert worker.producer.holds_progress(3)
+    assert not worker.producer.holds_progress(4)
+    worker.turn(20)
+    assert worker.collector.applied == [report(3)]
+    assert worker.producer.holds_progress(3)
+    worker.collector.commit()
+    worker.turn(20, 1_000)
+    assert not worker.producer.holds_progress(3)
+
+
 def test_only_the_latest_state_of_a_node_is_sent(bench):
     for each in (NodeState.PENDING, NodeState.RUNNING, NodeState.SUCCEEDED):
         bench.producer.state(state(0, each))

@@ -27,6 +27,7 @@ class Recorder:
         self.declared = {}
         self.nodes = []
         self.states = []
+        self.reports = []
         self.ended = None
         self.waited_s = None
         self._settles = settles
@@ -40,6 +41,9 @@ class Recorder:
 
     def state(self, state):
         self.states.append(state)
+
+    def progress(self, progress):
+        self.reports.append(progress)
 
     def end(self, end):
         self.ended = end
@@ -94,7 +98,7 @@ class Recorder:
             assert said[-1] in TERMINAL_NODE_STATES, (node.id, said)
 
 
-def settings(redact=(), run_id=None):
+def settings(redact=(), run_id=None, policy=ReportingPolicy.full, limits=V1):
     return RunSettings(
         identity=RunIdentity(
             task_execution_pk=1,
@@ -102,12 +106,12 @@ def settings(redact=(), run_id=None):
             execution_generation=1,
             run_id=run_id or str(uuid.uuid4()),
         ),
-        policy=ReportingPolicy.full,
+        policy=policy,
         strategy=ExecutionStrategy.dynamic,
         plan_fingerprint="0" * 64,
         started_at_ms=0,
         retention_days=7,
-        limits=V1,
+        limits=limits,
         redact=redact,
     )
 

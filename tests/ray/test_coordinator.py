@@ -3,7 +3,9 @@
 import threading
 import time
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from ray.exceptions import RayTaskError, TaskCancelledError, WorkerCrashedError
 
 from actors import coordinator as module
@@ -15,9 +17,9 @@ from actors.coordinator import (
     current,
     require_window,
 )
-from actors.leaf import Status
+from actors.leaf import Status, decode_status
 from django_ray.errors import ConfigurationError, GraphRefused
-from django_ray.protocol import text
+from django_ray.protocol import frames, text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 from tests.fakes import START_MS, FakeClock
@@ -236,6 +238,69 @@ def test_a_foreign_status_on_an_error_is_ignored():
     made.failed(0, error)
 
     assert recorder.states[0].at_ms == START_MS
+
+
+REPORT = frames.Progress(0, 0, 1, 7, START_MS + 8, current=3, message="last")
+LAST = replace(STATUS, report=REPORT)
+
+
+def test_what_a_leaf_said_last_is_reported_with_its_end():
+    recorder = Recorder()
+    made = registered(recorder)
+
+    made.succeeded(0, decode_status(msgspec.msgpack.encode(LAST)))
+
+    assert recorder.reports == [REPORT]
+    assert [said.at_ms for said in recorder.states] == [STATUS.ended_ms]
+
+
+def test_what_a_failed_leaf_said_last_comes_with_its_error():
+    recorder = Recorder()
+    made = registered(recorder)
+    error = ValueError("wrong")
+    error.django_ray_status = msgspec.msgpack.encode(LAST)
+
+    made.failed(0, wrapped(error))
+
+    assert recorder.reports == [REPORT]
+    assert recorder.latest == {"1.x[0]": NodeState.FAILED}
+
+
+def test_behind_a_nodes_end_nothing_more_is_told_of_it():
+    recorder = Recorder()
+    made = registered(recorder)
+    made.cancelled(0)
+
+    made.succeeded(0, LAST)
+
+    assert recorder.reports == []
+
+
+def test_a_report_on_another_node_is_not_passed_on():
+    recorder = Recorder()
+    made = registered(recorder, 2)
+
+    made.succeeded(1, LAST)
+
+    assert recorder.reports == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"report": replace(REPORT, current=4, total=3)},
+        {"report": replace(REPORT, message="\x1b[31m")},
+    ],
+    ids=range(2),
+)
+def test_a_status_out_of_bounds_is_without_what_would_spoil_a_frame(changes):
+    status = decode_status(msgspec.msgpack.encode(replace(LAST, **changes)))
+
+    assert status == STATUS
+
+
+def test_a_leaf_that_says_nothing_has_a_status_of_a_few_bytes():
+    assert len(msgspec.msgpack.encode(STATUS)) <= 36
 
 
 def test_an_error_of_10_mb_is_cut_within_its_bound():

@@ -62,7 +62,7 @@ class Told:
 
     def __init__(self, redact):
         self.run_id = str(uuid.uuid4())
-        self._run = reports.encode(reports.Run(self.run_id, 1, redact))
+        self._run = reports.encode(reports.Run(self.run_id, 1, redact, 25_000))
         self._ordinals = self.first = 0
         name = str(ActorName("collector", self.run_id, 1))
         options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached"}

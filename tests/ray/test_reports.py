@@ -20,7 +20,7 @@ def test_a_leaf_without_a_collector_runs_all_the_same(ray_cluster):
 
 
 def run_of(number):
-    return reports.encode(reports.Run(str(uuid.UUID(int=number)), 1, ()))
+    return reports.encode(reports.Run(str(uuid.UUID(int=number)), 1, (), 1))
 
 
 def test_a_process_keeps_the_reports_of_eight_runs():
