@@ -66,6 +66,8 @@ class Reporter(Protocol):
 
     def progress(self, progress: frames.Progress) -> None: ...
 
+    def preview(self, preview: frames.Preview) -> None: ...
+
     def end(self, end: frames.End) -> None: ...
 
     def settle(self, timeout_s: float) -> bool: ...
@@ -337,6 +339,10 @@ class Coordinator:
             return
         if status.report is not None and status.report.target == ordinal:
             self._producer.progress(status.report)
+        if status.preview is not None:
+            self._producer.preview(
+                frames.Preview(ordinal, 0, FIRST_TRY, status.preview)
+            )
 
 
 def unobserved() -> Coordinator:

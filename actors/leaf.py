@@ -6,8 +6,8 @@ has to fetch a value to know that it is there. On failure every return holds the
 the error carries the status, as far as it can be pickled.
 
 A leaf that reports nothing and ends within its producer's interval sends nothing. The
-status also carries the leaf's last report, unless it is known committed: it does not depend
-on how long its process lives. Contract 6, architecture 5.7.
+status also carries the leaf's last report, unless it is known committed, and the preview of
+its output: neither depends on how long its process lives. Contract 6, architecture 5.7.
 """
 
 import functools
@@ -23,11 +23,11 @@ import ray
 from msgspec.structs import replace
 from ray.remote_function import RemoteFunction
 
-from actors import internals, reports
+from actors import internals, projector, reports
 from actors.internals import Body, Options
 from actors.reports import Reports, host, now_ms
 from django_ray.errors import GraphRefused, ProtocolError
-from django_ray.protocol import frames, values
+from django_ray.protocol import frames, preview, values
 from django_ray.protocol.limits import V1
 
 STREAMING = -1
@@ -51,6 +51,7 @@ class Status(msgspec.Struct, frozen=True, array_like=True):
     attempt: int
     host: str
     report: frames.Progress | None = None
+    preview: bytes | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -65,13 +66,16 @@ def place(run: bytes, ordinal: int, try_: int) -> bytes:
 def decode_status(data: bytes) -> Status:
     """Parse the status a leaf returned; what is out of bounds in it is left out."""
     status = _status_decoder.decode(data)
-    if status.report is None:
+    if status.report is None and status.preview is None:
         return status
     try:
-        frames.require(status.report)
+        if status.report is not None:
+            frames.require(status.report)
+        if status.preview is not None:
+            values.require_preview(status.preview)
     except ProtocolError:
         # One such record would have the collector refuse the frame with all others.
-        return replace(status, report=None)
+        return replace(status, report=None, preview=None)
     return status
 
 
@@ -103,8 +107,9 @@ def wrap(body: Body, options: Options) -> RemoteFunction:
     function and its options: Ray exports each by itself.
     """
     number = returns(body, options)
+    shown = preview.marked(body)
     streams = number == STREAMING
-    call = _stream(body) if streams else _task(body, number)
+    call = _stream(body, shown) if streams else _task(body, number, shown)
     functools.update_wrapper(call, body, assigned=_KEPT_NAMES)
     # With it Ray would check a call's arguments against the user's signature.
     del call.__wrapped__  # type: ignore[attr-defined]
@@ -131,11 +136,11 @@ def _remote(body: Body, options: Options) -> RemoteFunction:
     return make(**kept)(body)
 
 
-def _task(body: Body, returns: int) -> Callable[..., object]:
+def _task(body: Body, returns: int, shown: str | None) -> Callable[..., object]:
     def call(place: bytes, /, *args: object, **kwargs: object) -> object:
         leaf = enter(place)
         try:
-            return leaf.answer(body(*args, **kwargs), returns)
+            return leaf.answer(body(*args, **kwargs), returns, shown)
         except BaseException as exc:
             leaf.mark(exc)
             raise
@@ -145,19 +150,19 @@ def _task(body: Body, returns: int) -> Callable[..., object]:
     return call
 
 
-def _stream(body: Body) -> Callable[..., object]:
+def _stream(body: Body, shown: str | None) -> Callable[..., object]:
     def call(
         place: bytes, /, *args: object, **kwargs: object
     ) -> Generator[object, None, None]:
         leaf = enter(place)
         try:
-            yield from leaf.iterate(body(*args, **kwargs))
+            returned = yield from leaf.iterate(body(*args, **kwargs))
         except BaseException as exc:
             leaf.mark(exc)
             raise
         finally:
             leaf.leave()
-        yield leaf.status()
+        yield leaf.status(shown, returned)
 
     return call
 
@@ -191,16 +196,20 @@ class Leaf:
         _current.set(None)
         self._reports.producer.ended(self._ordinal)
 
-    def status(self) -> bytes:
-        """Return what the coordinator is told: the leaf ends now."""
-        way, said = self._reports, self._said
-        if said is not None and (
-            self._ordinal >= way.detailed_nodes
-            or not way.producer.holds_progress(self._ordinal)
-        ):
-            said = None
+    def status(self, shown: str | None = None, output: object = None) -> bytes:
+        """Return what the coordinator is told: the leaf ends now.
+
+        `shown` is the path of the projector of its output, if there is one.
+        """
+        ended_ms = now_ms()
+        way, said, seen = self._reports, None, None
+        if self._ordinal < way.detailed_nodes:
+            if self._said is not None and way.producer.holds_progress(self._ordinal):
+                said = self._said
+            if shown is not None:
+                seen = projector.of(shown).preview(output, way.redactor)
         return _encoder.encode(
-            Status(self._started_ms, now_ms(), self._attempt, host(), said)
+            Status(self._started_ms, ended_ms, self._attempt, host(), said, seen)
         )
 
     def mark(self, error: BaseException) -> None:
@@ -211,28 +220,31 @@ class Leaf:
             # The error is the user's class: what it refuses must not take its place.
             logger.debug("An error does not take the status of its leaf.")
 
-    def answer(self, value: object, returns: int) -> object:
+    def answer(self, value: object, returns: int, shown: str | None) -> object:
         """Return a function's values with its status behind them."""
         if returns == 1:
-            return value, self.status()
+            return value, self.status(shown, value)
         if returns == 0:
-            return self.status()
+            return self.status(shown, value)
         several = tuple(cast(Sequence[object], value))
         if len(several) != returns:
             raise ValueError(
                 f"The task returned {len(several)} values, and num_returns is {returns}."
             )
-        return *several, self.status()
+        return *several, self.status(shown, several)
 
-    def iterate(self, value: object) -> Generator[object, None, None]:
-        """Yield a generator's items, with the leaf current while each is made."""
+    def iterate(self, value: object) -> Generator[object, None, object]:
+        """Yield a generator's items, with the leaf current while each is made.
+
+        Return what the generator returns.
+        """
         items = iter(cast(Generator[object, None, None], value))
         while True:
             _current.set(self)
             try:
                 item = next(items)
-            except StopIteration:
-                return
+            except StopIteration as end:
+                return end.value
             finally:
                 _current.set(None)
             yield item

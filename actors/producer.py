@@ -5,7 +5,7 @@ returns; it never waits for the collector and never raises. One driver, the prod
 thread or a test, calls `step`, which takes the answers and sends what is due.
 
 What is held is bounded by what exists. A coordinator holds what is not committed: a record
-for each node and its latest state. A worker process holds at most `WORKER_SLOTS` latest
+for each node and its latest state, and what each leaf with detail said last. A worker process holds at most `WORKER_SLOTS` latest
 values, together under 8 MiB; past it the oldest is given up and counted.
 """
 
@@ -105,6 +105,11 @@ class Producer:
     def holds_progress(self, target: int) -> bool:
         """Claim that a leaf's latest report is not known committed."""
         return self._kept.holds(~target)
+
+    def preview(self, preview: frames.Preview) -> None:
+        """Report what is shown of a node's output; of each try the first is kept."""
+        order = preview.invocation << 31 | preview.try_
+        self._put(("preview", preview.ordinal), order, preview, False)
 
     def event(self, event: frames.Event) -> None:
         """Report an event; the latest 32 are kept until they are committed."""

@@ -3,6 +3,9 @@
     counts = fan_out(measure, paths, max_in_flight=64, refs=True)
     return run(summarize.bind(*counts))
 
+A function whose output is worth a look names a projector, with `@preview(head)` below
+`@ray.remote`.
+
 Inside a Django task that Ray runs, each task becomes a node that readers see. Anywhere else
 the same work is done and nobody watches: outside of a run, and inside a leaf, which is a
 remote function that a run has started. Nothing here loads Ray or Django on import.
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_ray.errors import ConfigurationError
+from django_ray.protocol import preview as previews
 
 if TYPE_CHECKING:
     from actors.coordinator import Coordinator
@@ -144,6 +148,38 @@ def report(
     leaf = None if leaves is None else leaves.current()
     if leaf is not None:
         leaf.report(current, total, message, metrics)
+
+
+def preview[F: Callable[..., object]](
+    projector: Callable[[Any], object] | str,
+) -> Callable[[F], F]:
+    """Show of each output of a remote function what `projector` makes of it.
+
+        @ray.remote
+        @preview(head)
+        def parse(path): ...
+
+    `projector` is a function at the top level of a module, or its path
+    `"package.module.head"`. In the leaf's process, when the leaf has succeeded, it is given
+    what the function returned: of several returns the tuple, of a streaming generator what
+    its `return` says. It must leave that as it is. What it returns is None, a bool, a
+    number, text, or lists, tuples and dicts with keys of text of these: at most 32 values
+    in all, 4 levels deep, lists of 16, dicts of 15, keys of 64 bytes, texts of 256, and
+    512 bytes as JSON. Secrets are taken out before it leaves the process.
+
+    What breaks a bound, and a projector that raises or takes longer than a second,
+    leaves `{"omitted": reason}` in the preview's place, and the leaf as it was. Nothing is
+    projected where no detail is kept of the node.
+
+    Raises ConfigurationError for a projector that has no path, and above `@ray.remote`.
+    """
+    path = previews.path_of(projector)
+
+    def mark(function: F) -> F:
+        previews.mark(function, path)
+        return function
+
+    return mark
 
 
 def _coordinator() -> "Coordinator":

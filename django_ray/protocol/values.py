@@ -28,7 +28,7 @@ def progress(current: object, total: object) -> tuple[Amount | None, Amount | No
 
     Numbers of other libraries and subclasses become plain: the wire knows no other.
     """
-    amounts = _plain_number(current), _plain_number(total)
+    amounts = plain_number(current), plain_number(total)
     require_progress(*amounts)
     return _amount(amounts[0]), _amount(amounts[1])
 
@@ -71,13 +71,43 @@ def require_metrics(reported: object) -> None:
         raise LimitExceeded("metrics", V1.metrics_encoded, actual)
 
 
+class Shape:
+    """Counts what a preview is made of, and raises LimitExceeded at the first too many.
+
+    A walk that asks before it goes on looks at no more than a preview may hold.
+    """
+
+    def __init__(self) -> None:
+        self._items = 0
+
+    def item(self) -> None:
+        """Count one value, the outermost and those in containers alike."""
+        self._items += 1
+        if self._items > V1.preview_items:
+            raise LimitExceeded("preview_items", V1.preview_items, self._items)
+
+    def sequence(self, length: int, depth: int) -> None:
+        """Allow a list of a length, the outermost at depth 1."""
+        self._nest(depth)
+        if length > V1.preview_list_items:
+            raise LimitExceeded("preview_list_items", V1.preview_list_items, length)
+
+    def mapping(self, length: int, depth: int) -> None:
+        """Allow an object with so many entries, the outermost at depth 1."""
+        self._nest(depth)
+        if length > V1.preview_entries:
+            raise LimitExceeded("preview_entries", V1.preview_entries, length)
+
+    def _nest(self, depth: int) -> None:
+        if depth > V1.preview_nesting:
+            raise LimitExceeded("preview_nesting", V1.preview_nesting, depth)
+
+
 def require_preview(value: bytes) -> None:
     """Raise LimitExceeded or ProtocolError unless this is one bounded canonical value."""
     if len(value) > V1.preview_encoded:
         raise LimitExceeded("preview", V1.preview_encoded, len(value))
-    items = _require_item(require_canonical(value), 1)
-    if items > V1.preview_items:
-        raise LimitExceeded("preview_items", V1.preview_items, items)
+    _require_item(require_canonical(value), 1, Shape())
 
 
 def require_canonical(data: bytes) -> object:
@@ -91,7 +121,7 @@ def require_canonical(data: bytes) -> object:
     return parsed
 
 
-def _plain_number(value: object) -> object:
+def plain_number(value: object) -> object:
     """Make a plain number of any real one; leave the rest to be refused."""
     if isinstance(value, bool):
         return value
@@ -101,7 +131,7 @@ def _plain_number(value: object) -> object:
 
 
 def _plain_metric(value: object) -> object:
-    return str.__str__(value) if isinstance(value, str) else _plain_number(value)
+    return str.__str__(value) if isinstance(value, str) else plain_number(value)
 
 
 def _amount(value: object) -> Amount | None:
@@ -135,29 +165,17 @@ def _metric(value: object) -> Metric:
     raise ProtocolError("metrics_value_not_plain")
 
 
-def _require_item(value: object, depth: int) -> int:
-    """Check one value of a preview; return how many items it holds, itself included."""
+def _require_item(value: object, depth: int, shape: Shape) -> None:
+    shape.item()
     match value:
         case str():
             text.require(value, "preview_string", V1.preview_string)
-            return 1
-        case list() | dict() if depth > V1.preview_nesting:
-            raise LimitExceeded("preview_nesting", V1.preview_nesting, depth)
         case list():
-            if len(value) > V1.preview_list_items:
-                raise LimitExceeded(
-                    "preview_list_items", V1.preview_list_items, len(value)
-                )
-            return 1 + sum(_require_item(item, depth + 1) for item in value)
+            shape.sequence(len(value), depth)
+            for item in value:
+                _require_item(item, depth + 1, shape)
         case dict():
-            return 1 + _require_entries(value, depth)
-        case _:
-            return 1
-
-
-def _require_entries(entries: dict[str, object], depth: int) -> int:
-    if len(entries) > V1.preview_entries:
-        raise LimitExceeded("preview_entries", V1.preview_entries, len(entries))
-    for key in entries:
-        text.require(key, "preview_key", V1.preview_key)
-    return sum(_require_item(item, depth + 1) for item in entries.values())
+            shape.mapping(len(value), depth)
+            for key, item in value.items():
+                text.require(key, "preview_key", V1.preview_key)
+                _require_item(item, depth + 1, shape)

@@ -122,6 +122,19 @@ def test_a_leafs_report_is_held_until_it_is_known_committed(worker):
     assert not worker.producer.holds_progress(3)
 
 
+def test_a_node_has_a_report_and_a_preview_and_of_each_try_the_first(bench):
+    first, second = (frames.Preview(0, 0, try_, b"1") for try_ in (1, 2))
+    bench.producer.progress(report(0))
+    bench.producer.preview(first)
+    bench.producer.preview(frames.Preview(0, 0, 1, b"2"))
+    bench.turn(2)
+    assert bench.collector.applied == [report(0), first]
+    bench.producer.preview(second)
+    bench.producer.preview(first)
+    bench.turn(2)
+    assert bench.collector.applied == [report(0), first, second]
+
+
 def test_only_the_latest_state_of_a_node_is_sent(bench):
     for each in (NodeState.PENDING, NodeState.RUNNING, NodeState.SUCCEEDED):
         bench.producer.state(state(0, each))

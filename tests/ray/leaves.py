@@ -1,6 +1,7 @@
 """Remote functions of the tests, small enough to run side by side on two CPUs."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import ray
 
 from actors import leaf
-from django_ray.workflow import fan_out, report, run
+from django_ray.workflow import fan_out, preview, report, run
 
 SECRET = "hunter2-of-the-leaves"
 
@@ -246,3 +247,145 @@ def unpack(box):
 class Actor:
     def method(self, value):
         return value
+
+
+def head(output):
+    """Project what has a length."""
+    return {"rows": len(output), "first": list(output[:2])}
+
+
+def note(output):
+    """Leave a mark where the output says."""
+    with open(output, "a", encoding="ascii") as file:
+        file.write("x")
+    return "noted"
+
+
+def show_secret(_output):
+    return {"password": SECRET, f"token={SECRET}": 1, "note": f"Bearer {SECRET}"}
+
+
+class HostileList(list):
+    def __iter__(self):
+        while True:
+            yield from self
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+
+def be_hostile(kind):
+    """Do what the output names."""
+    return HOSTILE[kind]()
+
+
+def contain_itself():
+    made = []
+    made.append(made)
+    return made
+
+
+def call_itself():
+    return call_itself()
+
+
+def fail_with_a_secret():
+    raise ValueError(f"password={SECRET}")
+
+
+HOSTILE = {
+    "raises": fail_with_a_secret,
+    "exits": lambda: sys.exit(3),
+    "recurs": call_itself,
+    "contains itself": contain_itself,
+    "NaN": lambda: [float("nan")],
+    "bytes": lambda: b"bytes",
+    "huge": lambda: {"a": ["x" * 1_000_000] * 100_000},
+    "object": object,
+    "a list of its own": lambda: HostileList([1, 2]),
+}
+
+
+def hang(_output):
+    threading.Event().wait()
+
+
+@ray.remote(num_cpus=0.5)
+@preview(head)
+def listed(number):
+    return list(range(number))
+
+
+@ray.remote(num_cpus=0.5)
+@preview(note)
+def noted(path):
+    return path
+
+
+@ray.remote(num_cpus=0.5)
+@preview(note)
+def noted_and_failed(path):
+    raise ValueError("failed")
+
+
+@ray.remote(num_cpus=0.5)
+@preview(note)
+def noted_and_lost(path):
+    """Return what cannot be pickled."""
+    return NotedLock(path)
+
+
+class NotedLock(str):
+    def __reduce__(self):
+        raise TypeError("not to be pickled")
+
+
+@ray.remote(num_cpus=0.5)
+@preview(show_secret)
+def secretive():
+    return 1
+
+
+@ray.remote(num_cpus=0.5)
+@preview(be_hostile)
+def hostile(kind):
+    return kind
+
+
+@ray.remote(num_cpus=0.5)
+@preview(hang)
+def hanging(number):
+    return number
+
+
+@ray.remote(num_cpus=0.5)
+@preview("tests.ray.nowhere.head")
+def misled(number):
+    return number
+
+
+@ray.remote(num_cpus=0.5, num_returns=3)
+@preview(head)
+def three_listed(number):
+    return number, number + 1, number + 2
+
+
+@ray.remote(num_cpus=0.5)
+@preview(head)
+def streamed(number):
+    yield from range(number)
+    return "the end"
+
+
+@ray.remote(num_cpus=0.5)
+def say_last(number):
+    """Report twice and leave at once."""
+    report(number, 100)
+    report(100, 100, message=f"last of {number}")
+    return number
+
+
+@ray.remote(num_cpus=0.5, max_retries=0)
+def say_last_and_fail(number):
+    report(number, 100, message="last words")
+    raise ValueError("failed")

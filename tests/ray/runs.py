@@ -28,6 +28,7 @@ class Recorder:
         self.nodes = []
         self.states = []
         self.reports = []
+        self.previews = []
         self.ended = None
         self.waited_s = None
         self._settles = settles
@@ -44,6 +45,9 @@ class Recorder:
 
     def progress(self, progress):
         self.reports.append(progress)
+
+    def preview(self, preview):
+        self.previews.append(preview)
 
     def end(self, end):
         self.ended = end

@@ -241,7 +241,7 @@ def test_a_foreign_status_on_an_error_is_ignored():
 
 
 REPORT = frames.Progress(0, 0, 1, 7, START_MS + 8, current=3, message="last")
-LAST = replace(STATUS, report=REPORT)
+LAST = replace(STATUS, report=REPORT, preview=b'{"rows":3}')
 
 
 def test_what_a_leaf_said_last_is_reported_with_its_end():
@@ -251,6 +251,7 @@ def test_what_a_leaf_said_last_is_reported_with_its_end():
     made.succeeded(0, decode_status(msgspec.msgpack.encode(LAST)))
 
     assert recorder.reports == [REPORT]
+    assert recorder.previews == [frames.Preview(0, 0, 1, b'{"rows":3}')]
     assert [said.at_ms for said in recorder.states] == [STATUS.ended_ms]
 
 
@@ -258,11 +259,11 @@ def test_what_a_failed_leaf_said_last_comes_with_its_error():
     recorder = Recorder()
     made = registered(recorder)
     error = ValueError("wrong")
-    error.django_ray_status = msgspec.msgpack.encode(LAST)
+    error.django_ray_status = msgspec.msgpack.encode(replace(LAST, preview=None))
 
     made.failed(0, wrapped(error))
 
-    assert recorder.reports == [REPORT]
+    assert (recorder.reports, recorder.previews) == ([REPORT], [])
     assert recorder.latest == {"1.x[0]": NodeState.FAILED}
 
 
@@ -273,7 +274,7 @@ def test_behind_a_nodes_end_nothing_more_is_told_of_it():
 
     made.succeeded(0, LAST)
 
-    assert recorder.reports == []
+    assert (recorder.reports, recorder.previews) == ([], [])
 
 
 def test_a_report_on_another_node_is_not_passed_on():
@@ -290,8 +291,10 @@ def test_a_report_on_another_node_is_not_passed_on():
     [
         {"report": replace(REPORT, current=4, total=3)},
         {"report": replace(REPORT, message="\x1b[31m")},
+        {"preview": b"[1, 2]"},
+        {"preview": b"[" * 400},
     ],
-    ids=range(2),
+    ids=range(4),
 )
 def test_a_status_out_of_bounds_is_without_what_would_spoil_a_frame(changes):
     status = decode_status(msgspec.msgpack.encode(replace(LAST, **changes)))

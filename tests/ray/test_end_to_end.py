@@ -1,5 +1,7 @@
 """A task from enqueue to its recorded end, on a real Ray and a real PostgreSQL."""
 
+import json
+
 import pytest
 from django.tasks import TaskResultStatus
 
@@ -7,6 +9,7 @@ from actors import remote
 from django_ray.maintenance.audit import audit
 from django_ray.models.executions import ExecutionLease
 from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
+from django_ray.protocol.records import decode_detail
 from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
 from tests.ray import tasks
 from tests.ray.conftest import wait_until
@@ -70,6 +73,29 @@ def test_failing_leaf_fails_the_task_and_is_counted_without_its_secret(worker):
     assert tasks.SECRET.encode() not in b"".join(map(bytes, records))
     stages = RunStages.objects.values_list("body", flat=True)
     assert tasks.SECRET.encode() not in b"".join(map(bytes, stages))
+
+
+def test_previews_and_last_reports_are_stored_with_their_nodes(worker):
+    result = work(worker, tasks.previewed.enqueue(6))
+
+    assert result.return_value == 15
+    rows = NodeDetail.objects.order_by("ordinal").values_list("record", flat=True)
+    details = [decode_detail(bytes(record)) for record in rows]
+    hidden = {"note": "password=[redacted]", "[redacted]": 1}
+    assert [json.loads(bytes(detail.preview)) for detail in details] == [
+        {"rows": number, **hidden} for number in (1, 2, 3, 4, 5, 15)
+    ]
+    assert [(each.current, each.message) for each in details[:-1]] == [
+        (number, f"last of {number}") for number in range(1, 6)
+    ]
+    assert [each.metrics for each in details[:-1]] == [
+        {"[redacted]": number} for number in range(1, 6)
+    ]
+    stored = b"".join(map(bytes, rows))
+    assert tasks.SECRET.encode() not in stored
+    assert tasks.TOKEN.encode() not in stored
+    assert summary_of(result).detail.availability is DetailAvailability.AVAILABLE
+    assert findings() == []
 
 
 def test_unreachable_database_of_the_collector_does_not_fail_the_task(
