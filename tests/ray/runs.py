@@ -1,5 +1,6 @@
 """A run inside the tests' own process, and what its coordinator reports."""
 
+import gc
 import logging
 import uuid
 from contextlib import contextmanager
@@ -150,6 +151,8 @@ def disabled():
 @contextmanager
 def ray_log():
     """What Ray logs in this process meanwhile, as a list."""
+    # What an earlier test left to the garbage is told now, and not in the list.
+    gc.collect()
     said = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
