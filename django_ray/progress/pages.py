@@ -12,10 +12,16 @@ from typing import Literal, overload
 
 import msgspec
 
-from django_ray.errors import IntegrityFault
+from django_ray.errors import IntegrityFault, ProtocolError
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
-from django_ray.protocol.records import EdgeItem, Encoding, NodeItem, PageKind
+from django_ray.protocol.records import (
+    EdgeItem,
+    Encoding,
+    NodeItem,
+    PageKind,
+    require_lines,
+)
 from django_ray.protocol.vocabulary import DetailAvailability
 
 FORMAT = 1
@@ -113,11 +119,15 @@ def decode(
         match kind:
             case "nodes":
                 items = _nodes_decoder.decode(data)
+                # Without an escape a page of ASCII holds no control character but DEL,
+                # and as many bytes as characters, which the types have bounded.
+                if not data.isascii() or b"\\" in data or b"\x7f" in data:
+                    require_lines(items)
             case "edges":
                 items = _edges_decoder.decode(data)
             case _:
                 raise _corrupt("A topology page is of no known kind.")
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+    except (msgspec.MsgspecError, ValueError, RecursionError, ProtocolError) as exc:
         raise _corrupt("A topology page does not parse.") from exc
     if not 1 <= len(items) <= V1.page_items:
         raise _corrupt("A topology page's number of items is out of bounds.")
@@ -132,6 +142,8 @@ def check_manifest(manifest: Manifest) -> None:
         and 0 <= manifest.encoded_bytes <= V1.topology_encoded
         and 0 <= manifest.decoded_bytes <= V1.topology_decoded
         and manifest.version >= 1
+        # No page is empty, so this bounds what the digests themselves take.
+        and len(manifest.digests) <= manifest.node_count + manifest.edge_count
     )
     if not within:
         raise _corrupt("A topology manifest is out of bounds.")

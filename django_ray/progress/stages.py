@@ -13,11 +13,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.progress.series import Running, Series
 from django_ray.protocol import canonical, text
 from django_ray.protocol.frames import Failure
-from django_ray.protocol.limits import Limits
+from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.records import Stored
 from django_ray.protocol.vocabulary import (
     CODES,
@@ -44,7 +44,7 @@ class Stage(Stored, frozen=True, array_like=True):
     """
 
     index: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
-    label: str
+    label: Annotated[str, Meta(max_length=V1.stage_label)]
     rank: Count
     kept: Count
     counts: tuple[Count, Count, Count, Count, Count, Count, Count]
@@ -53,7 +53,7 @@ class Stage(Stored, frozen=True, array_like=True):
     p50_ms: Count | None
     p95_ms: Count | None
     longest_ms: Count | None
-    durations: tuple[Count, ...]
+    durations: Annotated[tuple[Count, ...], Meta(max_length=V1.stage_buckets)]
 
 
 class StageEdge(Stored, frozen=True, array_like=True):
@@ -67,10 +67,10 @@ class StageEdge(Stored, frozen=True, array_like=True):
 class FirstFailure(Stored, frozen=True):
     """The run's first failure, as far as the row has room for it."""
 
-    kind: str
-    node_id: str
+    kind: Annotated[str, Meta(max_length=V1.error_kind)]
+    node_id: Annotated[str, Meta(max_length=V1.node_id)]
     ordinal: Count
-    text: str
+    text: Annotated[str, Meta(max_length=V1.first_failure)]
 
 
 class StageRow(Stored, frozen=True):
@@ -79,13 +79,13 @@ class StageRow(Stored, frozen=True):
     `folded` counts the stages that share `other`.
     """
 
-    edges: tuple[StageEdge, ...]
+    edges: Annotated[tuple[StageEdge, ...], Meta(max_length=V1.stage_edges)]
     edges_omitted: Count
     failure: FirstFailure | None
     folded: Count
     running: Running | None
     schema: Literal[1]
-    stages: tuple[Stage, ...]
+    stages: Annotated[tuple[Stage, ...], Meta(max_length=V1.stages)]
 
 
 _decoder = msgspec.json.Decoder(StageRow)
@@ -272,13 +272,31 @@ class Stages:
 
 
 def decode(data: bytes) -> StageRow:
-    """Parse a stored row; raise IntegrityFault(CORRUPT) otherwise."""
+    """Parse a stored row, bounds included, or raise IntegrityFault(CORRUPT)."""
     try:
-        return _decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        if len(data) > V1.stage_row:
+            raise LimitExceeded("stage_row", V1.stage_row, len(data))
+        row = _decoder.decode(data)
+        _check(row)
+    except (msgspec.MsgspecError, ValueError, RecursionError, ProtocolError) as exc:
         raise IntegrityFault(
             "A stored stage row does not parse.", DetailAvailability.CORRUPT
         ) from exc
+    return row
+
+
+def _check(row: StageRow) -> None:
+    """Bound what the types cannot say: UTF-8 bytes, refused characters, one index each."""
+    indexes = [stage.index for stage in row.stages]
+    if indexes != sorted(set(indexes)):
+        raise ProtocolError("unordered_stages")
+    for stage in row.stages:
+        text.require_line(stage.label, "stage_label", V1.stage_label)
+    failure = row.failure
+    if failure is not None:
+        text.require_line(failure.kind, "error", V1.error_kind)
+        text.require_line(failure.node_id, "node_id", V1.node_id)
+        text.require(failure.text, "first_failure", V1.first_failure)
 
 
 @functools.cache

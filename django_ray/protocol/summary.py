@@ -10,9 +10,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.identity import MAXIMUM_63, RunIdentity
-from django_ray.protocol import canonical
+from django_ray.protocol import canonical, text, values
 from django_ray.protocol.frames import Milliseconds, Number
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import (
@@ -30,6 +30,12 @@ FINAL_REVISION = MAXIMUM_63
 """Reserved for the lifecycle: a producer's revisions end at 2⁶³-2. Contract 4.8."""
 
 DAY_MS = 86_400_000
+
+WORD = 64
+"""The longest profile name, plan fingerprint or terminal reason, in characters."""
+
+MINUTES = 10
+"""How many minutes of endings are carried. Contract 4.9."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +91,7 @@ class Terminal(Part, frozen=True):
 
     derived: bool
     outcome: WorkflowState
-    reason: Annotated[str, Meta(max_length=64)]
+    reason: Annotated[str, Meta(max_length=WORD)]
 
 
 class Summary(Part, frozen=True):
@@ -98,19 +104,19 @@ class Summary(Part, frozen=True):
     discovered_edges: Number
     discovered_nodes: Number
     ended_at_ms: Milliseconds | None
-    ended_by_minute: tuple[Number, ...]
+    ended_by_minute: Annotated[tuple[Number, ...], Meta(max_length=MINUTES)]
     expires_at_ms: Milliseconds | None
     hosts: Number
-    limits_profile: Annotated[str, Meta(max_length=64)]
+    limits_profile: Annotated[str, Meta(max_length=WORD)]
     manifest_id: Number | None
     node_counts: NodeCounts
     observed_at_ms: Milliseconds
     percent: Annotated[int, Meta(ge=0, le=100)]
-    plan_fingerprint: Annotated[str, Meta(max_length=64)]
+    plan_fingerprint: Annotated[str, Meta(max_length=WORD)]
     policy: ReportingPolicy
-    retained_edges: Number
-    retained_nodes: Number
-    retention_days: Annotated[int, Meta(ge=0, le=30)]
+    retained_edges: Annotated[int, Meta(ge=0, le=V1.retained_edges)]
+    retained_nodes: Annotated[int, Meta(ge=0, le=V1.retained_nodes)]
+    retention_days: Annotated[int, Meta(ge=0, le=V1.retention_days)]
     revision: Number
     run: Run
     schema: Literal[3]
@@ -135,7 +141,9 @@ _no_session = msgspec.Raw(b"null")
 
 
 def encode(summary: Summary) -> bytes:
-    """Return the canonical bytes; raise LimitExceeded above 16 KiB."""
+    """Return the canonical bytes; raise LimitExceeded above 16 KiB, 2 of a session."""
+    if summary.session is not None:
+        _check_session(bytes(summary.session))
     data = canonical.encode(summary)
     if len(data) > V1.summary:
         raise LimitExceeded("summary", V1.summary, len(data))
@@ -148,7 +156,8 @@ def decode(data: bytes) -> Summary:
         raise IntegrityFault("A summary is oversized.", DetailAvailability.CORRUPT)
     try:
         stored = _decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        _check(stored)
+    except (msgspec.MsgspecError, ValueError, RecursionError, ProtocolError) as exc:
         raise IntegrityFault(
             "A summary does not parse.", DetailAvailability.CORRUPT
         ) from exc
@@ -158,6 +167,21 @@ def decode(data: bytes) -> Summary:
         )
     session = None if stored.session == _no_session else stored.session
     return Summary(**{**msgspec.structs.asdict(stored), "session": session})
+
+
+def _check(stored: _Stored) -> None:
+    """Bound what the types cannot say: refused characters, and the raw session."""
+    text.require_line(stored.limits_profile, "limits_profile", 4 * WORD)
+    text.require_line(stored.plan_fingerprint, "plan_fingerprint", WORD)
+    if stored.terminal is not None:
+        text.require_line(stored.terminal.reason, "reason", 4 * WORD)
+    _check_session(bytes(stored.session))
+
+
+def _check_session(session: bytes) -> None:
+    if len(session) > V1.session_compact:
+        raise LimitExceeded("session", V1.session_compact, len(session))
+    values.require_canonical(session)
 
 
 def is_of(summary: Summary, identity: RunIdentity) -> bool:

@@ -34,7 +34,7 @@ FULL = msgspec.structs.replace(
     error=Fault(kind="k" * 100, text="e" * 900),
     message="m" * 2_000,
     metrics={f"key-{number}": "v" * 200 for number in range(15)},
-    preview=msgspec.Raw(b'"' + b"p" * 500 + b'"'),
+    preview=msgspec.Raw(b'["%b","%b"]' % (b"p" * 250, b"p" * 245)),
     reported_ms=MAXIMUM_MILLISECONDS,
     sequence=MAXIMUM_63,
     total=1.2345678901234567e300,

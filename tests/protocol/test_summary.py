@@ -23,6 +23,7 @@ IDENTITY = RunIdentity(
     execution_generation=5,
     run_id="6f1c3b0e-7a52-4c1d-9f52-0d8a4b1e2c33",
 )
+TERMINAL = b'"terminal":{"derived":false,"outcome":"LOST","reason":"reported"}'
 ENDS = tuple(WorkflowState)[1:]
 START = 1_700_000_000_000
 
@@ -120,21 +121,58 @@ def test_the_largest_summary_is_within_its_limit():
     assert len(summary.encode(largest)) <= V1.summary // 2
 
 
-def test_a_summary_is_refused_one_byte_above_its_limit():
-    def sized(size):
-        bare = len(canonical.encode(make(session=msgspec.Raw(b'""'))))
-        return make(session=msgspec.Raw(b'"' + b"s" * (size - bare) + b'"'))
+def sized(size):
+    """Return a summary of so many bytes; no valid one is as large as the limit."""
+    bare = len(canonical.encode(make(plan_fingerprint="")))
+    return make(plan_fingerprint="f" * (size - bare))
 
+
+def test_a_summary_is_refused_one_byte_above_its_limit():
     for size in (V1.summary - 1, V1.summary):
-        data = summary.encode(sized(size))
-        assert len(data) == size
-        assert summary.decode(data).revision == 11
+        assert len(summary.encode(sized(size))) == size
     with pytest.raises(LimitExceeded) as caught:
         summary.encode(sized(V1.summary + 1))
     assert (caught.value.boundary, caught.value.actual) == ("summary", V1.summary + 1)
-    with pytest.raises(IntegrityFault) as oversized:
-        summary.decode(canonical.encode(sized(V1.summary + 1)))
-    assert oversized.value.availability == DetailAvailability.CORRUPT
+
+
+def test_stored_bytes_one_above_the_limit_are_corrupt():
+    data = summary.encode(make())
+    for size in (V1.summary - 1, V1.summary):
+        assert summary.decode(data.ljust(size)) == make()
+    with pytest.raises(IntegrityFault) as caught:
+        summary.decode(data.ljust(V1.summary + 1))
+    assert caught.value.availability == DetailAvailability.CORRUPT
+
+
+def session_of(size):
+    return msgspec.Raw(b'"' + b"s" * (size - 2) + b'"')
+
+
+def test_a_session_of_2_kib_is_the_largest_in_a_summary():
+    for size in (V1.session_compact - 1, V1.session_compact):
+        data = summary.encode(make(session=session_of(size)))
+        assert len(bytes(summary.decode(data).session)) == size
+    above = make(session=session_of(V1.session_compact + 1))
+    with pytest.raises(LimitExceeded):
+        summary.encode(above)
+    with pytest.raises(IntegrityFault):
+        summary.decode(canonical.encode(above))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"null,\"started", b'"\xff","started'),
+        (b"null,\"started", b'{"b":1,"a":2},"started'),
+        (b'"limits_profile":"v1"', b'"limits_profile":"v\\u001b1"'),
+        (b'"terminal":null', TERMINAL.replace(b"reported", b"a\\nb")),
+    ],
+)
+def test_text_that_no_one_may_be_shown_is_corrupt(old, new):
+    data = canonical.encode(make())
+    assert old in data
+    with pytest.raises(IntegrityFault):
+        summary.decode(data.replace(old, new, 1))
 
 
 def test_counts_that_do_not_add_up_are_corrupt():
@@ -160,6 +198,9 @@ def test_counts_that_do_not_add_up_are_corrupt():
         (b'"policy":"full"', b'"policy":"everything"'),
         (b'"FAILED":1', b'"FAILED":-1'),
         (b'"FAILED":1', b'"failed":1'),
+        (b'"retained_nodes":9', b'"retained_nodes":25001'),
+        (b'"retained_edges":12', b'"retained_edges":100001'),
+        (b'"ended_by_minute":[1,0,4]', b'"ended_by_minute":[1,1,1,1,1,1,1,1,1,1,1]'),
         (b'"hosts":3,', b""),
         (b"{", b""),
     ],
