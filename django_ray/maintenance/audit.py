@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 from django.db import connection, transaction
 
-from django_ray.errors import IntegrityFault
+from django_ray.errors import IntegrityFault, ProtocolError
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
 from django_ray.models.progress import (
     NodeDetail,
@@ -23,7 +23,6 @@ from django_ray.models.progress import (
     WorkflowRun,
 )
 from django_ray.progress.pages import (
-    Manifest,
     Page,
     check_manifest,
     check_pages,
@@ -31,18 +30,19 @@ from django_ray.progress.pages import (
 )
 from django_ray.progress.stages import Stage
 from django_ray.progress.stages import decode as decode_stages
-from django_ray.protocol import canonical, records, summary
+from django_ray.protocol import canonical, records, summary, values
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Encoding, NodeItem, PageKind
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
+    CODES,
     NODE_STATES,
     DetailAvailability,
     NodeState,
     ReportingPolicy,
 )
+from django_ray.readers.context import manifest_of, run_of
 
-DIGEST = 32
 CHUNK = 2_000
 PAGES = 64
 
@@ -78,7 +78,8 @@ class _Ledger:
     """What the parts of one audit tell each other."""
 
     findings: list[Finding] = field(default_factory=list)
-    node_ids: dict[int, str] = field(default_factory=dict)
+    nodes: dict[int, NodeItem] = field(default_factory=dict)
+    stage_of: dict[str, int] = field(default_factory=dict)
     edges: int = 0
     manifest_id: int | None = None
     rows: int = 0
@@ -94,7 +95,9 @@ def audit(run_id: str) -> Audit:
     """Recount the run with this id in one snapshot; changes nothing."""
     ledger = _Ledger()
     with _snapshot():
-        run = WorkflowRun.objects.filter(run_id=uuid.UUID(run_id)).first()
+        # No time is counted here, and one out of range could not even be loaded.
+        runs = WorkflowRun.objects.defer("expires_at", "created_at")
+        run = runs.filter(run_id=uuid.UUID(run_id)).first()
         if run is None:
             ledger.find("run_missing")
         else:
@@ -102,9 +105,10 @@ def audit(run_id: str) -> Audit:
             _audit_rows(ledger, run)
             _audit_extras(ledger, run)
             _audit_summary(ledger, run)
+            _audit_attempt(ledger, run)
     return Audit(
         findings=tuple(ledger.findings),
-        nodes=len(ledger.node_ids),
+        nodes=len(ledger.nodes),
         edges=ledger.edges,
         rows=ledger.rows,
         bytes=ledger.bytes,
@@ -127,8 +131,9 @@ def _snapshot() -> Iterator[None]:
 def _audit_topology(ledger: _Ledger, run: WorkflowRun) -> None:
     named: set[bytes] = set()
     candidates = 0
-    for row in TopologyManifest.objects.filter(run=run).order_by("topology_version"):
-        named.update(_digests(row))
+    manifests = TopologyManifest.objects.defer("created_at").filter(run=run)
+    for row in manifests.order_by("topology_version"):
+        named.update(manifest_of(row, bytes(row.page_digests)).digests)
         if not row.published:
             candidates += 1
             if row.topology_version <= run.topology_version:
@@ -149,55 +154,51 @@ def _audit_topology(ledger: _Ledger, run: WorkflowRun) -> None:
 
 
 def _audit_manifest(ledger: _Ledger, run: WorkflowRun, row: TopologyManifest) -> None:
-    manifest = Manifest(
-        version=row.topology_version,
-        node_count=row.node_count,
-        edge_count=row.edge_count,
-        encoded_bytes=row.encoded_bytes,
-        decoded_bytes=row.decoded_bytes,
-        digests=_digests(row),
-        digest=bytes(row.digest),
-    )
+    manifest = manifest_of(row, bytes(row.page_digests))
     if row.page_count != len(manifest.digests):
         ledger.find("manifest_page_count", row.topology_version)
-    node_ids: dict[int, str] = {}
+    nodes: dict[int, NodeItem] = {}
     try:
         check_manifest(manifest)
-        check_pages(manifest, _pages(ledger, run, manifest.digests, node_ids))
+        check_pages(manifest, _pages(ledger, run, manifest.digests, nodes))
     except IntegrityFault as fault:
         word = "topology" if row.published else "candidate"
         ledger.find(f"{word}_{fault.availability.lower()}", row.topology_version)
     if row.id == ledger.manifest_id:
         ledger.edges = manifest.edge_count
-        ledger.node_ids = node_ids
+        ledger.nodes = nodes
 
 
 def _pages(
     ledger: _Ledger,
     run: WorkflowRun,
     digests: tuple[bytes, ...],
-    node_ids: dict[int, str],
+    nodes: dict[int, NodeItem],
 ) -> Iterator[Page]:
-    """Yield the pages in order up to the first missing one, and keep their node ids."""
+    """Yield the pages in order up to the first missing one, and keep their nodes."""
     for start in range(0, len(digests), PAGES):
         part = digests[start : start + PAGES]
         found = {
             bytes(row.digest): row
-            for row in TopologyPage.objects.filter(run=run, digest__in=part)
+            for row in TopologyPage.objects.defer("created_at").filter(
+                run=run, digest__in=part
+            )
         }
         for digest in part:
             row = found.get(digest)
             if row is None:
                 return
+            body = bytes(row.body)
+            items = decode(body, row.encoding, digest, row.kind)
             kind, encoding = msgspec.convert(
                 (row.kind, row.encoding), tuple[PageKind, Encoding]
             )
-            body = bytes(row.body)
-            items = decode(body, encoding, digest, kind)
             if len(canonical.encode(items)) != row.decoded_size:
                 ledger.find("page_decoded_size")
-            node_ids.update(
-                (item.ordinal, item.id) for item in items if isinstance(item, NodeItem)
+            if len(body) != row.encoded_size:
+                ledger.find("page_encoded_size")
+            nodes.update(
+                (item.ordinal, item) for item in items if isinstance(item, NodeItem)
             )
             yield Page(
                 kind=kind,
@@ -209,53 +210,54 @@ def _pages(
             )
 
 
-def _digests(row: TopologyManifest) -> tuple[bytes, ...]:
-    joined = bytes(row.page_digests)
-    return tuple(joined[at : at + DIGEST] for at in range(0, len(joined), DIGEST))
-
-
 def _audit_rows(ledger: _Ledger, run: WorkflowRun) -> None:
     stored = NodeDetail.objects.filter(run=run).order_by("ordinal")
     for row in stored.iterator(chunk_size=CHUNK):
-        record = bytes(row.record)
         ledger.rows += 1
-        ledger.bytes += len(record)
-        if bytes(row.node_key) != canonical.node_key(row.node_id):
-            ledger.find("row_key", row.ordinal)
-        if ledger.node_ids.get(row.ordinal) != row.node_id:
-            ledger.find("row_without_node", row.ordinal)
-        if not 1 <= row.detail_revision <= run.detail_revision:
-            ledger.find("row_revision", row.ordinal)
-        try:
-            state = records.decode_detail(record).state
-        except IntegrityFault:
-            ledger.find("row_record", row.ordinal)
-            continue
-        if NODE_STATES[row.state] is not state:
-            ledger.find("row_state", row.ordinal)
-        ledger.states[state] = ledger.states.get(state, 0) + 1
-    if ledger.rows < len(ledger.node_ids):
-        ledger.find("rows_missing", len(ledger.node_ids) - ledger.rows)
+        ledger.bytes += len(row.record)
+        _audit_row(ledger, run, row)
+    if ledger.rows < len(ledger.nodes):
+        ledger.find("rows_missing", len(ledger.nodes) - ledger.rows)
     if ledger.rows != run.detail_rows:
         ledger.find("total_rows", run.detail_rows)
     if ledger.bytes != run.detail_bytes:
         ledger.find("total_bytes", run.detail_bytes)
 
 
+def _audit_row(ledger: _Ledger, run: WorkflowRun, row: NodeDetail) -> None:
+    if bytes(row.node_key) != canonical.node_key(row.node_id):
+        ledger.find("row_key", row.ordinal)
+    node = ledger.nodes.get(row.ordinal)
+    if node is None or node.id != row.node_id:
+        ledger.find("row_without_node", row.ordinal)
+    elif ledger.stage_of.setdefault(node.stage, row.stage) != row.stage:
+        ledger.find("row_stage", row.ordinal)
+    if not 1 <= row.detail_revision <= run.detail_revision:
+        ledger.find("row_revision", row.ordinal)
+    try:
+        state = records.decode_detail(bytes(row.record)).state
+    except IntegrityFault:
+        ledger.find("row_record", row.ordinal)
+        return
+    if CODES[state] != row.state:
+        ledger.find("row_state", row.ordinal)
+    ledger.states[state] = ledger.states.get(state, 0) + 1
+
+
 def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
     stages = RunStages.objects.filter(run=run).first()
     if stages is not None:
         _audit_stages(ledger, bytes(stages.body))
-    if run.events is None:
-        return
     try:
-        events = records.decode_events(bytes(run.events))
+        if run.events is not None:
+            records.decode_events(bytes(run.events))
     except IntegrityFault:
         ledger.find("events")
-        return
-    sizes = [len(records.encode(event)) for event in events]
-    if len(sizes) > V1.events or max(sizes, default=0) > V1.event_encoded:
-        ledger.find("events", len(sizes))
+    try:
+        if run.session is not None:
+            values.require_canonical(bytes(run.session))
+    except ProtocolError:
+        ledger.find("session")
 
 
 def _audit_stages(ledger: _Ledger, body: bytes) -> None:
@@ -265,6 +267,22 @@ def _audit_stages(ledger: _Ledger, body: bytes) -> None:
         ledger.stages = decode_stages(body).stages
     except IntegrityFault:
         ledger.find("stages")
+
+
+def _audit_attempt(ledger: _Ledger, run: WorkflowRun) -> None:
+    """The attempt's copy outlives the detail, so it is proven beside the current one."""
+    kept = _attempt(run)
+    if kept is None or kept.terminal_summary is None:
+        return
+    try:
+        said = summary.decode(bytes(kept.terminal_summary))
+    except IntegrityFault:
+        ledger.find("attempt_corrupt")
+        return
+    owner = (kept.execution_id, kept.attempt_number, kept.execution_generation)
+    named = (run.execution_id, run.attempt_number, run.execution_generation)
+    if owner != named or said.run != run_of(run):
+        ledger.find("attempt_foreign")
 
 
 def _audit_summary(ledger: _Ledger, run: WorkflowRun) -> None:
@@ -278,7 +296,7 @@ def _audit_summary(ledger: _Ledger, run: WorkflowRun) -> None:
     except IntegrityFault:
         ledger.find("summary_corrupt")
         return
-    if said.run.run_id != str(run.run_id):
+    if said.run != run_of(run):
         ledger.find("summary_foreign")
         return
     _compare(ledger, run, said, said.terminal is not None and said.terminal.derived)
@@ -289,6 +307,8 @@ def _compare(ledger: _Ledger, run: WorkflowRun, said: Summary, derived: bool) ->
     ahead = said.revision - run.summary_revision
     if ahead < derived or (ahead and not derived):
         ledger.find("summary_revision", said.revision)
+    if said.retention_days != run.retention_days:
+        ledger.find("summary_retention", said.retention_days)
     pointers = (said.detail_revision or 0, said.topology_version or 0, said.manifest_id)
     if pointers != (run.detail_revision, run.topology_version, ledger.manifest_id):
         ledger.find("summary_pointers")
@@ -323,11 +343,19 @@ def _compare_stages(ledger: _Ledger, stages: tuple[Stage, ...], said: Summary) -
 
 def _summary_of(run: WorkflowRun) -> bytes | None:
     """Return the summary kept of the run: the execution's while it is its current run."""
-    row = RayTaskExecution.objects.filter(
-        pk=run.execution_id, run_id=run.run_id
-    ).first()
+    row = (
+        RayTaskExecution.objects.only("progress_summary")
+        .filter(pk=run.execution_id, run_id=run.run_id)
+        .first()
+    )
     data = None if row is None else row.progress_summary
     if row is None:
-        attempt = TaskAttempt.objects.filter(run_id=run.run_id).first()
+        attempt = _attempt(run)
         data = None if attempt is None else attempt.terminal_summary
     return None if data is None else bytes(data)
+
+
+def _attempt(run: WorkflowRun) -> TaskAttempt | None:
+    columns = ("attempt_number", "execution_generation", "terminal_summary")
+    attempts = TaskAttempt.objects.only("execution_id", *columns)
+    return attempts.filter(run_id=run.run_id).first()

@@ -29,6 +29,8 @@ FORMAT = 1
 
 ZLIB_LEVEL = 1
 
+DIGEST_BYTES = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:

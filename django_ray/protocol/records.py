@@ -26,7 +26,6 @@ from django_ray.protocol.frames import (
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import DetailAvailability, NodeState
 
-
 Reason = Annotated[str, Meta(min_length=1, max_length=V1.metric_key)]
 """A fixed word: why a value is omitted."""
 

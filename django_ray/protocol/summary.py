@@ -170,7 +170,8 @@ def decode(data: bytes) -> Summary:
 
 
 def _check(stored: _Stored) -> None:
-    """Bound what the types cannot say: refused characters, and the raw session."""
+    """Bound what the types cannot say: identity, refused characters, the session."""
+    RunIdentity(**msgspec.structs.asdict(stored.run))
     text.require_line(stored.limits_profile, "limits_profile", 4 * WORD)
     text.require_line(stored.plan_fingerprint, "plan_fingerprint", WORD)
     if stored.terminal is not None:

@@ -1,14 +1,62 @@
 """One consistent, read-only snapshot for all the statements of one answer.
 
 So no answer holds rows of one publication under the revision of another. Contract 5.
+`select` is where detail begins: the summary's references are followed once, and what they
+name must be this run's, of these epochs and counts. There is no older revision to fall
+back to: what disagrees is MISSING or CORRUPT.
 """
 
+import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import Case, F, When
 
-from django_ray.errors import StorageUnavailable
+from django_ray.errors import IntegrityFault, StorageUnavailable
+from django_ray.models.progress import TopologyManifest, WorkflowRun
+from django_ray.progress.pages import DIGEST_BYTES, Manifest, check_manifest
+from django_ray.protocol.limits import V1
+from django_ray.protocol.summary import Run, Summary
+from django_ray.protocol.vocabulary import DetailAvailability
+
+DIGESTS_BYTES = DIGEST_BYTES * (V1.retained_nodes + V1.retained_edges)
+"""The longest list of page digests that any manifest may hold."""
+
+COLUMNS = (
+    "topology_version",
+    "published",
+    "node_count",
+    "edge_count",
+    "page_count",
+    "encoded_bytes",
+    "decoded_bytes",
+    "digest",
+    "run__execution_id",
+    "run__attempt_number",
+    "run__execution_generation",
+    "run__run_id",
+    "run__summary_revision",
+    "run__detail_revision",
+    "run__topology_version",
+    "run__detail_rows",
+)
+"""Beside bounded numbers one digest; no time, since one out of range cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The run row and the published topology that a summary references."""
+
+    run_pk: int
+    detail_revision: int
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The detail was removed by the retention that the summary records."""
 
 
 @contextmanager
@@ -30,3 +78,94 @@ def answering() -> Iterator[None]:
         if not connection.in_atomic_block:
             connection.close()
         raise StorageUnavailable from exc
+
+
+def select(summary: Summary, read_at: dt.datetime) -> Selected | Expired:
+    """Return what the summary's detail is read from, in one statement.
+
+    Raise IntegrityFault: MISSING when the manifest or its run is not there, CORRUPT when
+    they are another run's, of other epochs or counts, or contradict themselves.
+    """
+    digests = When(page_digests__octets__lte=DIGESTS_BYTES, then=F("page_digests"))
+    row = (
+        TopologyManifest.objects.filter(pk=summary.manifest_id or 0)
+        .select_related("run")
+        .only(*COLUMNS)
+        .annotate(capped=Case(digests))
+        .first()
+    )
+    if row is None:
+        if _is_past(summary.expires_at_ms, read_at):
+            return Expired()
+        raise IntegrityFault(
+            "The detail that a summary references is not there.",
+            DetailAvailability.MISSING,
+        )
+    if row.capped is None:
+        raise _corrupt("A manifest is oversized.")
+    manifest = manifest_of(row, bytes(row.capped))
+    _require_agreement(summary, row.run, row, manifest)
+    check_manifest(manifest)
+    return Selected(
+        run_pk=row.run.pk, detail_revision=row.run.detail_revision, manifest=manifest
+    )
+
+
+def manifest_of(row: TopologyManifest, digests: bytes) -> Manifest:
+    """Return a manifest row and its joined digests as the value that is checked."""
+    return Manifest(
+        version=row.topology_version,
+        node_count=row.node_count,
+        edge_count=row.edge_count,
+        encoded_bytes=row.encoded_bytes,
+        decoded_bytes=row.decoded_bytes,
+        digests=tuple(
+            digests[at : at + DIGEST_BYTES]
+            for at in range(0, len(digests), DIGEST_BYTES)
+        ),
+        digest=bytes(row.digest),
+    )
+
+
+def run_of(row: WorkflowRun) -> Run:
+    """Return the identity a run row holds, as summaries spell it."""
+    return Run(
+        attempt_number=row.attempt_number,
+        execution_generation=row.execution_generation,
+        run_id=str(row.run_id),
+        task_execution_pk=row.execution_id,
+    )
+
+
+def _require_agreement(
+    summary: Summary, run: WorkflowRun, row: TopologyManifest, manifest: Manifest
+) -> None:
+    if run_of(run) != summary.run:
+        raise _corrupt("A summary's manifest is another run's.")
+    version = summary.topology_version
+    if not row.published or {row.topology_version, run.topology_version} != {version}:
+        raise _corrupt("A summary's topology is not the published one.")
+    if run.detail_revision != summary.detail_revision:
+        raise _corrupt("A summary's detail revision is not the run's.")
+    # The lifecycle's derivation is ahead of what the producer last published.
+    derived = summary.terminal is not None and summary.terminal.derived
+    ahead = summary.revision - run.summary_revision
+    if ahead < derived or (ahead and not derived):
+        raise _corrupt("A summary's revision is not the run's.")
+    counts = (manifest.node_count, manifest.edge_count, run.detail_rows)
+    if counts != (
+        summary.retained_nodes,
+        summary.retained_edges,
+        summary.retained_nodes,
+    ):
+        raise _corrupt("A summary's retained counts are not those of its detail.")
+    if row.page_count != len(manifest.digests):
+        raise _corrupt("A manifest's number of pages is not that of its digests.")
+
+
+def _is_past(expires_at_ms: int | None, read_at: dt.datetime) -> bool:
+    return expires_at_ms is not None and expires_at_ms <= read_at.timestamp() * 1_000
+
+
+def _corrupt(message: str) -> IntegrityFault:
+    return IntegrityFault(message, DetailAvailability.CORRUPT)

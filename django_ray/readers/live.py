@@ -1,30 +1,34 @@
 """What the terminal shows besides the summary: stages, failures, the longest running.
 
-Every statement is bounded whatever the run's size, and all see one snapshot. It asks for
-no permission: who may run a command with the database's credentials may see every run.
+Every statement is bounded whatever the run's size, and all see one snapshot. Detail that
+is not what the summary says is named in the reading, MISSING or CORRUPT. It asks for no
+permission: who may run a command with the database's credentials may see every run.
 """
 
 import uuid
+from dataclasses import replace
 
-from django.db.models import QuerySet
+from django.db.models import Case, F, When
 from django.db.models.functions import Right
 from msgspec import UnsetType
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.executions import TaskAttempt
-from django_ray.models.progress import NodeDetail, RunStages
+from django_ray.models.progress import RunStages
 from django_ray.progress import stages as rollup
 from django_ray.protocol import records
 from django_ray.protocol.limits import V1
-from django_ray.protocol.summary import NodeCounts, Run, Summary
+from django_ray.protocol.summary import NodeCounts, Summary
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
     TERMINAL_EXECUTION_STATES,
     DetailAvailability,
     NodeState,
 )
-from django_ray.readers import context
+from django_ray.readers import context, details
 from django_ray.readers import summary as reader
+from django_ray.readers.context import Selected
+from django_ray.readers.details import Row
 from django_ray.readers.picture import (
     Execution,
     Failure,
@@ -54,16 +58,30 @@ def _picture(reading: Reading) -> Picture:
     error = _error(reading.execution)
     if summary is None or not _has_detail(summary):
         return Picture(reading=reading, error=error)
+    try:
+        run = context.select(summary, reading.read_at)
+    except IntegrityFault as fault:
+        return Picture(reading=_but(reading, fault.availability), error=error)
+    if isinstance(run, context.Expired):
+        gone = _but(reading, DetailAvailability.EXPIRED)
+        return Picture(reading=gone, error=error)
+    detail = _Detail(run, summary)
     counts = summary.node_counts
-    stages, first = _stages(summary.run)
-    failures = _failures(summary.run) if counts.failed else ()
+    stages, first = detail.stages()
+    failures = detail.failures() if counts.failed else ()
+    running = detail.running() if counts.running else ()
     return Picture(
-        reading=reading,
+        reading=_but(reading, detail.availability),
         stages=stages,
         failures=failures or first,
-        running=_running(summary.run) if counts.running else (),
+        running=running,
         error=error,
     )
+
+
+def _but(reading: Reading, availability: str) -> Reading:
+    """Return the reading with what its detail turned out to be; the summary stays."""
+    return replace(reading, availability=DetailAvailability(availability))
 
 
 def _has_detail(summary: Summary) -> bool:
@@ -98,26 +116,92 @@ def _named(error_class: str, traceback: str) -> str:
     return ": ".join(part for part in (error_class, *lines[-1:]) if part)
 
 
-def _failures(run: Run) -> tuple[Failure, ...]:
-    """Return the failed kept nodes, the newest change first."""
-    rows = (
-        _nodes(run, NodeState.FAILED)
-        .order_by("-detail_revision", "-ordinal")
-        .values_list("node_id", "record")[:FAILURES]
-    )
-    return tuple(_failure(node_id, bytes(record)) for node_id, record in rows)
+class _Detail:
+    """The detail of one run as it is read; `availability` becomes what was found.
+
+    What is damaged is named and left out, the rest is shown: none of it is older.
+    """
+
+    def __init__(self, run: Selected, summary: Summary) -> None:
+        self._run = run
+        self._counts = summary.node_counts
+        self._complete = summary.detail.complete
+        self.availability: str = summary.detail.availability
+
+    def failures(self) -> tuple[Failure, ...]:
+        """Return the failed kept nodes, the newest change first."""
+        order = ("-detail_revision", "-ordinal")
+        rows = self._rows(NodeState.FAILED, *order, most=FAILURES)
+        return tuple(_failure(row, self._parsed(row)) for row in rows)
+
+    def running(self) -> tuple[Running, ...]:
+        """Return the kept nodes at work, longest first."""
+        rows = self._rows(NodeState.RUNNING, "ordinal", most=RUNNING_READ)
+        parsed = [(row, self._parsed(row)) for row in rows]
+        found = [
+            node
+            for row, detail in parsed
+            if detail is not None and (node := _at_work(row, detail)) is not None
+        ]
+        found.sort(key=lambda node: node.started_ms)
+        return tuple(found)
+
+    def stages(self) -> tuple[tuple[Stage, ...], tuple[Failure, ...]]:
+        """Return the stages, and the run's first failure where their row names it."""
+        body = When(body__octets__lte=V1.stage_row, then=F("body"))
+        found = (
+            RunStages.objects.filter(run_id=self._run.run_pk)
+            .annotate(capped=Case(body))
+            .values_list("capped", flat=True)
+        )
+        rows = list(found)
+        if not rows:
+            self._fault(DetailAvailability.MISSING)
+            return (), ()
+        try:
+            row = rollup.decode(bytes(rows[0] or b""))
+        except IntegrityFault as fault:
+            self._fault(fault.availability)
+            return (), ()
+        stages = tuple(_stage(stage) for stage in row.stages)
+        for state in NODE_STATES if self._complete else ():
+            if sum(stage.counts.of(state) for stage in stages) != self._counts.of(
+                state
+            ):
+                self._fault(DetailAvailability.CORRUPT)
+        return stages, _first(row.failure)
+
+    def _rows(self, state: NodeState, *order: str, most: int) -> list[Row]:
+        """Return rows of one state; where no node is omitted, they are as counted."""
+        rows = details.of_state(self._run, state, *order, most=most)
+        expected = min(self._counts.of(state), most)
+        if self._complete and len(rows) != expected:
+            fewer = len(rows) < expected
+            self._fault(
+                DetailAvailability.MISSING if fewer else DetailAvailability.CORRUPT
+            )
+        return rows
+
+    def _parsed(self, row: Row) -> records.Detail | None:
+        try:
+            return details.parse(self._run, row)
+        except IntegrityFault as fault:
+            self._fault(fault.availability)
+            return None
+
+    def _fault(self, availability: str) -> None:
+        if self.availability != DetailAvailability.CORRUPT:
+            self.availability = availability
 
 
-def _failure(node_id: str, record: bytes) -> Failure:
-    try:
-        detail = records.decode_detail(record)
-    except IntegrityFault:
+def _failure(row: Row, detail: records.Detail | None) -> Failure:
+    if detail is None:
         return Failure(
-            node_id=node_id, ended_ms=None, try_=None, kind="CORRUPT", text=""
+            node_id=row.node_id, ended_ms=None, try_=None, kind="CORRUPT", text=""
         )
     kind, text = _fault(detail.error)
     return Failure(
-        node_id=node_id,
+        node_id=row.node_id,
         ended_ms=_set(detail.ended_ms),
         try_=detail.try_,
         kind=kind,
@@ -133,33 +217,13 @@ def _fault(error: records.Fault | UnsetType) -> tuple[str, str]:
     return error.kind, error.text
 
 
-def _running(run: Run) -> tuple[Running, ...]:
-    """Return the kept nodes at work, longest first."""
-    rows = (
-        _nodes(run, NodeState.RUNNING)
-        .order_by("ordinal")
-        .values_list("node_id", "stage", "record")[:RUNNING_READ]
-    )
-    found = [
-        node
-        for node_id, stage, record in rows
-        if (node := _at_work(node_id, stage, bytes(record))) is not None
-    ]
-    found.sort(key=lambda node: node.started_ms)
-    return tuple(found)
-
-
-def _at_work(node_id: str, stage: int, record: bytes) -> Running | None:
-    try:
-        detail = records.decode_detail(record)
-    except IntegrityFault:
-        return None
+def _at_work(row: Row, detail: records.Detail) -> Running | None:
     started = _set(detail.started_ms)
     if started is None:
         return None
     return Running(
-        node_id=node_id,
-        stage=stage,
+        node_id=row.node_id,
+        stage=row.stage,
         started_ms=started,
         host=detail.host if isinstance(detail.host, str) else "",
         message=detail.message if isinstance(detail.message, str) else "",
@@ -168,37 +232,8 @@ def _at_work(node_id: str, stage: int, record: bytes) -> Running | None:
     )
 
 
-def _nodes(run: Run, state: NodeState) -> QuerySet[NodeDetail]:
-    return NodeDetail.objects.filter(
-        run__execution_id=run.task_execution_pk,
-        run__run_id=run.run_id,
-        run__execution_generation=run.execution_generation,
-        state=NODE_STATES.index(state),
-    )
-
-
 def _set[T: (int, float)](value: T | UnsetType) -> T | None:
     return None if isinstance(value, UnsetType) else value
-
-
-def _stages(run: Run) -> tuple[tuple[Stage, ...], tuple[Failure, ...]]:
-    """Return the stages, and the run's first failure where the stage row names it."""
-    body = (
-        RunStages.objects.filter(
-            run__execution_id=run.task_execution_pk,
-            run__run_id=run.run_id,
-            body__octets__lte=V1.stage_row,
-        )
-        .values_list("body", flat=True)
-        .first()
-    )
-    if body is None:
-        return (), ()
-    try:
-        row = rollup.decode(bytes(body))
-    except IntegrityFault:
-        return (), ()
-    return tuple(_stage(stage) for stage in row.stages), _first(row.failure)
 
 
 def _stage(stored: rollup.Stage) -> Stage:

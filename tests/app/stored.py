@@ -7,7 +7,13 @@ import msgspec
 from django.db import connection
 
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
-from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
+from django_ray.models.progress import (
+    NodeDetail,
+    RunStages,
+    TopologyManifest,
+    WorkflowRun,
+)
+from django_ray.progress.pages import manifest_digest
 from django_ray.protocol import canonical, records
 from django_ray.protocol import summary as codec
 from django_ray.protocol.vocabulary import NODE_STATES
@@ -49,13 +55,41 @@ def report(row, **changes):
 
 
 def make_run(row):
-    """Store the run row of the current run."""
-    return WorkflowRun.objects.create(
+    """Store the run row of the current run, and the manifest its summary names."""
+    said = codec.decode(bytes(row.progress_summary)) if row.progress_summary else None
+    run = WorkflowRun.objects.create(
         execution=row,
         attempt_number=row.attempt_number,
         execution_generation=row.execution_generation,
         run_id=row.run_id,
         retention_days=7,
+        created_at=pictures.NOW,
+        summary_revision=said.revision if said else 0,
+        detail_revision=(said.detail_revision or 0) if said else 0,
+        topology_version=(said.topology_version or 0) if said else 0,
+        detail_rows=said.retained_nodes if said else 0,
+    )
+    if said and said.topology_version:
+        add_manifest(run, said)
+    return run
+
+
+def add_manifest(run, said):
+    """Store the published manifest that a summary names; it holds one page's digest."""
+    digest = b"d" * 32
+    counts = (said.retained_nodes, said.retained_edges)
+    TopologyManifest.objects.create(
+        pk=said.manifest_id,
+        run=run,
+        topology_version=said.topology_version,
+        published=True,
+        node_count=counts[0],
+        edge_count=counts[1],
+        page_count=1,
+        encoded_bytes=1,
+        decoded_bytes=1,
+        page_digests=digest,
+        digest=manifest_digest(*counts, [digest]),
         created_at=pictures.NOW,
     )
 

@@ -162,8 +162,8 @@ def test_a_session_of_2_kib_is_the_largest_in_a_summary():
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b"null,\"started", b'"\xff","started'),
-        (b"null,\"started", b'{"b":1,"a":2},"started'),
+        (b'null,"started', b'"\xff","started'),
+        (b'null,"started', b'{"b":1,"a":2},"started'),
         (b'"limits_profile":"v1"', b'"limits_profile":"v\\u001b1"'),
         (b'"terminal":null', TERMINAL.replace(b"reported", b"a\\nb")),
     ],

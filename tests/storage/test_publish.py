@@ -66,13 +66,13 @@ def test_a_publication_makes_rows_totals_topology_and_summary_visible(conn, admi
 
 def test_an_unchanged_extra_stays_as_it_was(conn, admin):
     book = Book.open(conn)
-    book.commit(conn, book.publication(stages=rollup(), events=b"[ ]", session=b"{2}"))
+    book.commit(conn, book.publication(stages=rollup(), events=b"[]", session=b"[2]"))
     book.commit(conn, book.publication())
     extras = admin.execute(
         "SELECT s.body, r.events, r.session, r.expires_at FROM django_ray_run AS r "
         "JOIN django_ray_stages AS s ON s.run_id = r.id"
     ).fetchone()
-    assert extras == (rollup(), b"[ ]", b"{2}", None)
+    assert extras == (rollup(), b"[]", b"[2]", None)
 
 
 def test_the_end_of_a_run_sets_when_its_detail_expires(conn, admin):
