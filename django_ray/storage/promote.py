@@ -1,7 +1,9 @@
 """What a staged candidate must prove before a publication promotes it. ADR-0004.
 
-First the bodies, before any lock and each through a capped projection; then, under the
-locks, the manifest row and the rows of the pages it names. A page that the published
+First the bodies, before any lock: the server hands them out only where the manifest's row
+and the pages' stated counts and sizes agree with the publication and with every cap, so
+what is read is bounded by this statement and not by what is stored. Then, under the locks,
+the manifest row and the rows of the pages it names. A page that the published
 manifest names proved its body when that one was promoted, and pages are immutable: its row
 is compared again, its body is not read, so a growing graph costs its new pages.
 """
@@ -21,31 +23,57 @@ from django_ray.storage import columns
 from django_ray.storage.pool import Connection
 
 BODIES: LiteralString = """
-SELECT p.digest, p.kind, p.item_count, p.encoding, p.decoded_size,
-    CASE
-        WHEN octet_length(p.body) <= %(page_encoded)s::int4
-            AND sum(octet_length(p.body)) OVER () <= %(topology_encoded)s::int8
-        THEN p.body
-    END
-FROM django_ray_page AS p
-WHERE p.run_id = %(run)s::int8
-  AND p.digest = ANY (%(digests)s::bytea[])
-  AND p.digest NOT IN (
-    SELECT substring(m.page_digests FROM 32 * n + 1 FOR 32)
-    FROM django_ray_manifest AS m, generate_series(0, m.page_count - 1) AS n
+WITH named AS (
+    SELECT p.digest, p.kind, p.item_count, p.encoding, p.encoded_size, p.decoded_size,
+        p.body, octet_length(p.body) AS size
+    FROM django_ray_page AS p
+    WHERE p.run_id = %(run)s::int8 AND p.digest = ANY (%(digests)s::bytea[])
+), counted AS (
+    SELECT count(*) AS pages,
+        coalesce(sum(item_count) FILTER (WHERE kind = 'nodes'), 0) AS nodes,
+        coalesce(sum(item_count) FILTER (WHERE kind = 'edges'), 0) AS edges,
+        coalesce(sum(size), 0) AS encoded,
+        coalesce(sum(decoded_size), 0) AS decoded,
+        coalesce(bool_and(
+            size = encoded_size
+            AND size <= %(page_encoded)s::int4
+            AND decoded_size <= %(page_decoded)s::int4
+            AND item_count <= %(page_items)s::int4
+        ), true) AS bounded
+    FROM named
+), sound AS (
+    SELECT FROM django_ray_manifest AS m, counted AS n
+    WHERE m.run_id = %(run)s::int8
+      AND m.topology_version = %(version)s::int8
+      AND NOT m.published
+      AND m.node_count = (%(stated)s::int4[])[1] AND n.nodes = m.node_count
+      AND m.edge_count = (%(stated)s::int4[])[2] AND n.edges = m.edge_count
+      AND m.page_count = cardinality(%(digests)s::bytea[]) AND n.pages = m.page_count
+      AND m.decoded_bytes = (%(stated)s::int4[])[3] AND n.decoded = m.decoded_bytes
+      AND m.encoded_bytes <= %(topology_encoded)s::int4 AND n.encoded = m.encoded_bytes
+      AND m.digest = %(digest)s::bytea
+      AND n.bounded
+)
+SELECT n.digest, n.kind, n.item_count, n.encoding, n.decoded_size,
+    CASE WHEN EXISTS (SELECT FROM sound) THEN n.body END
+FROM named AS n
+WHERE n.digest NOT IN (
+    SELECT substring(m.page_digests FROM 32 * i + 1 FOR 32)
+    FROM django_ray_manifest AS m, generate_series(0, m.page_count - 1) AS i
     WHERE m.run_id = %(run)s::int8 AND m.published
 )
 """
 
 CANDIDATE: LiteralString = """
 SELECT m.id, m.node_count, m.edge_count, m.page_count, m.encoded_bytes,
-    m.decoded_bytes, m.page_digests, m.digest, p.kinds, p.counts, p.encoded, p.decoded
+    m.decoded_bytes, m.page_digests = p.joined, m.digest, p.kinds, p.counts, p.encoded, p.decoded
 FROM django_ray_manifest AS m
 CROSS JOIN LATERAL (
     SELECT array_agg(p.kind::text ORDER BY i.position) AS kinds,
         array_agg(p.item_count::int4 ORDER BY i.position) AS counts,
         array_agg(p.encoded_size ORDER BY i.position) AS encoded,
-        array_agg(p.decoded_size ORDER BY i.position) AS decoded
+        array_agg(p.decoded_size ORDER BY i.position) AS decoded,
+        coalesce(string_agg(i.digest, '' ORDER BY i.position), '') AS joined
     FROM unnest(%(digests)s::bytea[]) WITH ORDINALITY AS i (digest, position)
     LEFT JOIN django_ray_page AS p ON p.run_id = m.run_id AND p.digest = i.digest
 ) AS p
@@ -60,10 +88,12 @@ type Spans = dict[bytes, tuple[Key, Key]]
 """The first and the last key of every page whose body was read."""
 
 
-def read_bodies(conn: Connection, run_pk: int, manifest: Manifest) -> Spans:
+def read_bodies(conn: Connection, run_pk: int, manifest: Manifest) -> Spans | None:
     """Check the manifest and the pages it adds, each against its own digest.
 
-    One statement, outside the publication's transaction; raise IntegrityFault otherwise.
+    One statement, outside the publication's transaction. None where the bodies were
+    withheld, for the rows disagree: `lock_candidate` then says about what. Raise
+    IntegrityFault when a page is not what its row and its digest say.
     """
     check_manifest(manifest)
     cursor = columns.execute(
@@ -71,15 +101,23 @@ def read_bodies(conn: Connection, run_pk: int, manifest: Manifest) -> Spans:
         BODIES,
         {
             "run": run_pk,
+            "version": manifest.version,
+            # As a column: of one type, whatever the numbers are.
+            "stated": columns.ints(
+                [manifest.node_count, manifest.edge_count, manifest.decoded_bytes]
+            ),
+            "digest": manifest.digest,
             "digests": columns.blobs(manifest.digests),
+            "page_items": V1.page_items,
             "page_encoded": V1.page_encoded,
+            "page_decoded": V1.page_decoded,
             "topology_encoded": V1.topology_encoded,
         },
     )
     spans: Spans = {}
     for digest, kind, item_count, encoding, decoded_size, body in cursor:
         if body is None:
-            raise _corrupt("A candidate's pages are oversized.")
+            return None
         items = decode(body, encoding, digest, kind)
         # Equal to the digest again: the stored bytes are canonical, and of this size.
         data = canonical.encode(items)
@@ -92,7 +130,7 @@ def read_bodies(conn: Connection, run_pk: int, manifest: Manifest) -> Spans:
 
 
 def lock_candidate(
-    conn: Connection, run_pk: int, manifest: Manifest, spans: Spans
+    conn: Connection, run_pk: int, manifest: Manifest, spans: Spans | None
 ) -> int:
     """Lock the candidate after the run row, and return its id once all of it agrees.
 
@@ -111,13 +149,13 @@ def lock_candidate(
     if row is None:
         raise _missing("The candidate is not staged.")
     manifest_id, nodes, edges, number, encoded_bytes, decoded_bytes, *rest = row
-    page_digests, digest, kinds, counts, encoded, decoded = rest
-    if (nodes, edges, number, decoded_bytes, page_digests, digest) != (
+    same_pages, digest, kinds, counts, encoded, decoded = rest
+    if (nodes, edges, number, decoded_bytes, same_pages, digest) != (
         manifest.node_count,
         manifest.edge_count,
         len(manifest.digests),
         manifest.decoded_bytes,
-        b"".join(manifest.digests),
+        True,
         manifest.digest,
     ):
         raise _corrupt("The staged candidate is another than the publication's.")
@@ -128,6 +166,8 @@ def lock_candidate(
         raise _corrupt("A candidate's sizes do not add up.")
     if _counted(kinds or [], counts or []) != (nodes, edges):
         raise _corrupt("A candidate's counts do not add up.")
+    if spans is None:
+        raise _corrupt("A candidate's pages are oversized.")
     _require_order(manifest, kinds or [], spans)
     return int(manifest_id)
 

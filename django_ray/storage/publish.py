@@ -130,7 +130,7 @@ def publish(
     said = summaries.require_coherent(identity, publication)
     nodes.require_columns(publication.rows)
     candidate, rows = publication.candidate, publication.rows
-    spans: promote.Spans = {}
+    spans: promote.Spans | None = {}
     if candidate is not None:
         spans = promote.read_bodies(conn, run_pk, candidate.manifest)
     with conn.transaction():
