@@ -248,6 +248,8 @@ def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
     stages = RunStages.objects.filter(run=run).first()
     if stages is not None:
         _audit_stages(ledger, bytes(stages.body))
+    elif run.topology_version:
+        ledger.find("stages_missing")
     try:
         if run.events is not None:
             records.decode_events(bytes(run.events))

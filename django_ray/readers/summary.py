@@ -136,10 +136,12 @@ def _summary(
         summary = codec.decode(bytes(row.summary_bytes))
     except IntegrityFault:
         return None, DetailAvailability.CORRUPT
-    if not _is_current(summary, execution):
-        # Claimed anew, nothing reported since: what stands there is another run's.
+    if _is_current(summary, execution):
+        return summary, summary.detail.availability
+    if _is_earlier(summary, execution):
+        # Claimed anew, nothing reported since: what stands there is an earlier run's.
         return None, DetailAvailability.NOT_REPORTED
-    return summary, summary.detail.availability
+    return None, DetailAvailability.CORRUPT
 
 
 def _is_current(summary: Summary, execution: Execution) -> bool:
@@ -148,4 +150,12 @@ def _is_current(summary: Summary, execution: Execution) -> bool:
         execution_generation=execution.execution_generation,
         run_id=str(execution.run_id),
         task_execution_pk=execution.pk,
+    )
+
+
+def _is_earlier(summary: Summary, execution: Execution) -> bool:
+    """Claim that this execution had that run: every claim raises the generation."""
+    return (
+        summary.run.task_execution_pk == execution.pk
+        and summary.run.execution_generation < execution.execution_generation
     )

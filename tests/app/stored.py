@@ -47,7 +47,7 @@ def report(row, **changes):
         task_execution_pk=row.pk,
     )
     summary = msgspec.structs.replace(
-        pictures.make_summary(**changes.pop("made", {})), run=run, **changes
+        pictures.make_summary(**changes.pop("made", {})), **{"run": run, **changes}
     )
     row.progress_summary = codec.encode(summary)
     row.save(update_fields=["progress_summary"])

@@ -233,7 +233,7 @@ def test_a_summary_of_another_run_is_found(conn, book):
 
 def end(book: Book, states, *, derived=False, ahead=0, **counts) -> Publication:
     """Compose the end of a run whose summary counts what it is told."""
-    publication = book.publication(states)
+    publication = book.publication(states, stages=rollup(**counts))
     said = summary.decode(publication.summary)
     ended = msgspec.structs.replace(
         said,

@@ -1,5 +1,6 @@
 import uuid
 
+import msgspec
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection
@@ -88,23 +89,39 @@ def test_under_the_policy_disabled_the_detail_is_disabled():
     assert read().availability is DetailAvailability.DISABLED
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"attempt_number": 2},
-        {"execution_generation": 2},
-        {"run_id": uuid.UUID(int=9)},
-    ],
-)
-def test_the_summary_of_an_earlier_run_is_not_the_current_ones(changes):
+def test_the_summary_of_an_earlier_run_is_not_the_current_ones():
     row = stored.make_row()
     stored.report(row)
-    for name, value in changes.items():
-        setattr(row, name, value)
-    row.save()
+    claim_again(row)
     found = read()
     assert found.summary is None
     assert found.availability is DetailAvailability.NOT_REPORTED
+
+
+def claim_again(row):
+    row.attempt_number += 1
+    row.execution_generation += 1
+    row.run_id = uuid.UUID(int=9)
+    row.save()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task_execution_pk": 1_000_000},
+        {"attempt_number": 2},
+        {"execution_generation": 2},
+        {"run_id": str(uuid.UUID(int=9))},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_summary_that_no_run_of_the_execution_can_have_made_is_corrupt(changes):
+    row = stored.make_row()
+    run = stored.report(row).run
+    stored.report(row, run=msgspec.structs.replace(run, **changes))
+    found = read()
+    assert found.summary is None
+    assert found.availability is DetailAvailability.CORRUPT
 
 
 @pytest.mark.parametrize("size", [V1.summary - 1, V1.summary, V1.summary + 1])

@@ -102,6 +102,14 @@ def rollup(counts=(0, 0, 0, 0, 0, 0, 0), rank=0):
     return stages.encode()
 
 
+def counted(states):
+    """Return the stage row of {ordinal: state}, all of one stage."""
+    found = [0] * len(NODE_STATES)
+    for state in states.values():
+        found[NODE_STATES.index(NodeState(state))] += 1
+    return rollup(found)
+
+
 def chain(count):
     return [(target, target - 1) for target in range(1, count)]
 
@@ -203,6 +211,7 @@ class Book:
             "rows": changed,
             "summary": summary.encode(said),
             "candidate": staged[0] if staged else None,
+            "stages": counted(believed) if topology else None,
         }
         return Publication(**{**fields, **extra})
 
