@@ -16,10 +16,35 @@ DATABASE = "default"
 def check_settings(**_kwargs: object) -> list[CheckMessage]:
     """E001: DJANGO_RAY does not parse, or says what can never work."""
     try:
-        Redactor(conf.current().redact)
+        Redactor(conf.read(_given()).redact)
     except ConfigurationError as exc:
         return [Error(str(exc), id="django_ray.E001")]
     return []
+
+
+@register
+def check_limits(**_kwargs: object) -> list[CheckMessage]:
+    """E004: the limits profile raises a hard cap, or is none."""
+    try:
+        profile = conf.read(_given()).limits
+    except ConfigurationError:
+        # E001 says so.
+        return []
+    try:
+        conf.limits_of(profile)
+    except ConfigurationError as exc:
+        return [
+            Error(
+                str(exc),
+                hint="DJANGO_RAY['LIMITS'] is {'name': …, 'values': {limit: number}}.",
+                id="django_ray.E004",
+            )
+        ]
+    return []
+
+
+def _given() -> object:
+    return getattr(settings, "DJANGO_RAY", {})
 
 
 @register

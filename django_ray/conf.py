@@ -62,12 +62,17 @@ def current() -> Settings:
 
 def parse(given: object) -> Settings:
     """Parse a value of DJANGO_RAY; raise ConfigurationError when it can never work."""
-    try:
-        parsed = msgspec.convert(given, Settings)
-    except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"DJANGO_RAY is refused: {exc}.") from exc
+    parsed = read(given)
     limits_of(parsed.limits)
     return parsed
+
+
+def read(given: object) -> Settings:
+    """Parse a value of DJANGO_RAY by its types alone: the profile is not looked into."""
+    try:
+        return msgspec.convert(given, Settings)
+    except msgspec.ValidationError as exc:
+        raise ConfigurationError(f"DJANGO_RAY is refused: {exc}.") from exc
 
 
 def parse_options(given: object) -> Options:
@@ -95,8 +100,12 @@ def limits_of(profile: Profile) -> Limits:
                 f"The limit {name} is the same for every run: a profile cannot lower it. "
                 f"It can lower {', '.join(LOWERABLE)}."
             )
-        if value > getattr(V1, name):
-            raise ConfigurationError(f"The limit {name} may be lowered, not raised.")
+        cap = getattr(V1, name)
+        if value > cap:
+            raise ConfigurationError(
+                f"The limit {name} is {value:,}; {V1.profile} allows at most {cap:,}, "
+                "and a profile may lower it, not raise it."
+            )
     return replace(V1, profile=profile.name, **profile.values)
 
 

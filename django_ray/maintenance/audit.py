@@ -260,6 +260,8 @@ def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
             values.require_canonical(bytes(run.session))
     except ProtocolError:
         ledger.find("session")
+    if run.session is not None and len(run.session) > V1.session_snapshot:
+        ledger.find("session_size", len(run.session))
 
 
 def _audit_stages(ledger: _Ledger, body: bytes) -> None:

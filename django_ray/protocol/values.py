@@ -7,6 +7,7 @@ producer accepted is refused by the collector. Contract 2.
 import math
 import numbers
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 
@@ -111,14 +112,28 @@ def require_preview(value: bytes) -> None:
 
 
 def require_canonical(data: bytes) -> object:
-    """Return what canonical JSON bytes hold, or raise: they are stored as they are."""
+    """Return what canonical JSON bytes hold, or raise: they are stored as they are.
+
+    Containers in a record are nested at most 6 deep, the value itself included.
+    """
     try:
         parsed: object = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise ProtocolError("malformed_json") from exc
     if canonical.encode(parsed) != data:
         raise ProtocolError("json_not_canonical")
+    _require_nesting(parsed)
     return parsed
+
+
+def _require_nesting(value: object) -> None:
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, list | dict)]:
+        depth += 1
+        if depth > V1.nesting:
+            raise LimitExceeded("nesting", V1.nesting, depth)
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = list(chain.from_iterable(inner))
 
 
 def plain_number(value: object) -> object:

@@ -41,6 +41,7 @@ COLUMNS = (
     "run__detail_revision",
     "run__topology_version",
     "run__detail_rows",
+    "run__detail_bytes",
 )
 """Beside bounded numbers one digest; no time, since one out of range cannot be loaded."""
 
@@ -159,6 +160,8 @@ def _require_agreement(
         summary.retained_nodes,
     ):
         raise _corrupt("A summary's retained counts are not those of its detail.")
+    if not 0 <= run.detail_bytes <= V1.detail_encoded:
+        raise _corrupt("A run's detail is out of bounds.")
     if row.page_count != len(manifest.digests):
         raise _corrupt("A manifest's number of pages is not that of its digests.")
 

@@ -6,12 +6,13 @@ from django.db import connections
 
 from django_ray import checks
 
+pytestmark = pytest.mark.django_db
+
 
 def ids(messages):
     return [message.id for message in messages]
 
 
-@pytest.mark.django_db
 def test_nothing_is_wrong_with_the_tests_settings():
     assert run_checks() == []
 
@@ -23,14 +24,35 @@ def test_setting_that_can_never_work_is_reported(settings, given):
     assert "django_ray.E001" in ids(run_checks())
 
 
-def test_a_limit_that_no_profile_lowers_is_reported_by_its_name(settings):
-    settings.DJANGO_RAY = {"LIMITS": {"name": "small", "values": {"message": 100}}}
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            {"name": "big", "values": {"retained_nodes": 25_001}},
+            "The limit retained_nodes is 25,001; v1 allows at most 25,000",
+        ),
+        (
+            {"name": "small", "values": {"message": 100}},
+            "The limit message is the same for every run",
+        ),
+        ({"name": "small", "values": {"nodes": 100}}, "No limit is named 'nodes'"),
+        ({"name": "small"}, "both a name of its own and values"),
+    ],
+    ids=["raised", "fixed", "unknown", "empty"],
+)
+def test_a_profile_that_is_none_is_reported_by_its_limit(settings, limits, said):
+    settings.DJANGO_RAY = {"LIMITS": limits}
 
-    (found,) = checks.check_settings()
+    assert ids(run_checks()) == ["django_ray.E004"]
+    (found,) = checks.check_limits()
+    assert said in found.msg
+    assert "LIMITS" in found.hint
 
-    assert found.id == "django_ray.E001"
-    assert "The limit message is the same for every run" in found.msg
-    assert "retained_nodes" in found.msg
+
+def test_one_error_is_reported_once(settings):
+    settings.DJANGO_RAY = {"LIMITS": 7}
+
+    assert ids(run_checks()) == ["django_ray.E001"]
 
 
 def test_other_database_is_reported(monkeypatch):
