@@ -94,6 +94,27 @@ def manifest_digest(
     return canonical.digest(canonical.encode((FORMAT, node_count, edge_count, pages)))
 
 
+def unpack(body: bytes, encoding: str) -> bytes:
+    """Return a stored page's decoded bytes, or raise IntegrityFault(CORRUPT).
+
+    Reads at most a page's encoded bytes, and makes at most its decoded ones.
+    """
+    if len(body) > V1.page_encoded:
+        raise _corrupt("A topology page is oversized.")
+    if encoding == "identity":
+        return body
+    if encoding != "zlib":
+        raise _corrupt("A topology page is in no known encoding.")
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(body, V1.page_decoded)
+    except zlib.error as exc:
+        raise _corrupt("A topology page does not decompress.") from exc
+    if not unpacker.eof or unpacker.unused_data:
+        raise _corrupt("A topology page is oversized or cut.")
+    return data
+
+
 @overload
 def decode(
     body: bytes, encoding: str, digest: bytes, kind: Literal["nodes"]
@@ -109,11 +130,14 @@ def decode(
 def decode(
     body: bytes, encoding: str, digest: bytes, kind: str
 ) -> tuple[NodeItem, ...] | tuple[EdgeItem, ...]:
-    """Return a stored page's items, or raise IntegrityFault(CORRUPT).
+    """Return a stored page's items, or raise IntegrityFault(CORRUPT)."""
+    return parse(unpack(body, encoding), digest, kind)
 
-    Reads at most a page's encoded bytes, and makes at most its decoded ones.
-    """
-    data = _unpack(body, encoding)
+
+def parse(
+    data: bytes, digest: bytes, kind: str
+) -> tuple[NodeItem, ...] | tuple[EdgeItem, ...]:
+    """Return the items of a page's decoded bytes, or raise IntegrityFault(CORRUPT)."""
     if canonical.digest(data) != digest:
         raise _corrupt("A topology page does not match its digest.")
     items: tuple[NodeItem, ...] | tuple[EdgeItem, ...]
@@ -208,23 +232,6 @@ def _check_edges(page: Page, last: tuple[int, int], nodes: int) -> tuple[int, in
     if last[0] >= nodes or min(item.source for item in items) < 0:
         raise _corrupt("A topology's edge ends at no retained node.")
     return last
-
-
-def _unpack(body: bytes, encoding: str) -> bytes:
-    if len(body) > V1.page_encoded:
-        raise _corrupt("A topology page is oversized.")
-    if encoding == "identity":
-        return body
-    if encoding != "zlib":
-        raise _corrupt("A topology page is in no known encoding.")
-    unpacker = zlib.decompressobj()
-    try:
-        data = unpacker.decompress(body, V1.page_decoded)
-    except zlib.error as exc:
-        raise _corrupt("A topology page does not decompress.") from exc
-    if not unpacker.eof or unpacker.unused_data:
-        raise _corrupt("A topology page is oversized or cut.")
-    return data
 
 
 def _corrupt(message: str) -> IntegrityFault:

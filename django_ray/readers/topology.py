@@ -8,8 +8,7 @@ from django.db.models import Case, F, When
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.progress import TopologyPage
-from django_ray.progress.pages import decode
-from django_ray.protocol import canonical
+from django_ray.progress.pages import parse, unpack
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import EdgeItem, NodeItem
 from django_ray.protocol.vocabulary import DetailAvailability
@@ -39,9 +38,10 @@ def page(run: Selected, number: int) -> Items:
     if row.capped is None:
         raise _corrupt("A topology page is oversized.")
     stored = bytes(row.capped)
-    items = decode(stored, row.encoding, digest, row.kind)
+    data = unpack(stored, row.encoding)
+    items = parse(data, digest, row.kind)
     stated = (row.item_count, row.encoded_size, row.decoded_size)
-    if stated != (len(items), len(stored), len(canonical.encode(items))):
+    if stated != (len(items), len(stored), len(data)):
         raise _corrupt("A topology page's counts or sizes are not its own.")
     return items
 

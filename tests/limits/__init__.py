@@ -1,0 +1,1 @@
+"""Every row of the limit tables: contract 2."""
