@@ -13,6 +13,7 @@ every candidate has one, for the version of a lost attempt may be taken.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from django_ray.progress import stages as rollup
 from django_ray.progress.budget import Budget
 from django_ray.progress.delta import Delta, Publication, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest
@@ -117,7 +118,7 @@ class Draft:
             after=after,
             rows=rows,
             summary=summary.encode(composed),
-            stages=delta.stages,
+            stages=self._retaining(delta.stages, topology),
             events=delta.events,
             candidate=candidate,
             expires_at_ms=expires,
@@ -172,6 +173,14 @@ class Draft:
             records=[budget.fit(ordinal, details[ordinal]) for ordinal in ordinals],
             fresh=len(ordinals) - bisect_left(ordinals, published),
         )
+
+    def _retaining(
+        self, stages: bytes | None, topology: _Topology | None
+    ) -> bytes | None:
+        retained = _counts(topology)[0]
+        if stages is None or retained == len(self._ids):
+            return stages
+        return rollup.retaining(stages, bytes(self._stages[:retained]))
 
     def _summary(
         self,

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.progress.series import Running, Series
@@ -283,6 +284,16 @@ def decode(data: bytes) -> StageRow:
             "A stored stage row does not parse.", DetailAvailability.CORRUPT
         ) from exc
     return row
+
+
+def retaining(data: bytes, indexes: bytes) -> bytes:
+    """Return a row whose stages keep what `indexes` says: the stage of each kept node.
+
+    For a topology that was cut by its size, which those who count nodes do not know.
+    """
+    row = decode(data)
+    stages = [replace(stage, kept=indexes.count(stage.index)) for stage in row.stages]
+    return canonical.encode(replace(row, stages=tuple(stages)))
 
 
 def _check(row: StageRow) -> None:
