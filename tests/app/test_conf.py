@@ -84,6 +84,18 @@ def test_what_a_run_applies_can_be_lowered(name):
     assert getattr(conf.limits_of(settings.limits), name) == 1
 
 
+@pytest.mark.parametrize("past", [-1, 0, 1])
+@pytest.mark.parametrize("name", LOWERABLE)
+def test_no_limit_is_raised_above_that_of_v1(name, past):
+    given = {"LIMITS": {"name": "other", "values": {name: getattr(V1, name) + past}}}
+
+    if past <= 0:
+        assert conf.limits_of(conf.parse(given).limits).profile == "other"
+    else:
+        with pytest.raises(ConfigurationError, match=f"{name} is .*v1 allows at most"):
+            conf.parse(given)
+
+
 FIXED = sorted({each.name for each in fields(Limits)} - {"profile", *LOWERABLE})
 
 

@@ -1,8 +1,11 @@
 """Promotion: a candidate with any mismatch is refused, and changes nothing."""
 
+import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from psycopg.pq import Trace
 
 from django_ray.progress.pages import seal
 from django_ray.protocol import canonical
@@ -68,6 +71,94 @@ def test_a_candidate_with_a_mismatch_is_refused(conn, admin, damage, unaudited):
     admin.execute(DAMAGES[damage])
     availability = "MISSING" if damage in MISSING else "CORRUPT"
     refused(conn, admin, book, publication, availability)
+
+
+ROWS_DISAGREE = [
+    *("page missing", "page foreign", "page items", "page kind"),
+    *("page decoded size", "manifest missing", "manifest version", "manifest nodes"),
+    *("manifest edges", "manifest encoded", "manifest decoded", "manifest pages"),
+    "manifest digest",
+]
+OVERSIZED = {
+    "body": "body = decode(repeat('00', 262145), 'hex'), encoded_size = 262145",
+    "stated body": "encoded_size = 262145",
+    "decoded size": "decoded_size = 1048577",
+    "items": "item_count = 257",
+}
+
+
+def received(conn, run_pk, manifest):
+    """Read the bodies; return what came of it and the bytes of all rows received."""
+    with tempfile.TemporaryFile("w+") as file:
+        conn.pgconn.trace(file.fileno())
+        conn.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        spans = promote.read_bodies(conn, run_pk, manifest)
+        conn.pgconn.untrace()
+        file.seek(0)
+        rows = [line.split("\t") for line in file if "DataRow" in line]
+    return spans, sum(int(row[1]) for row in rows)
+
+
+def test_the_bodies_of_a_sound_candidate_are_received_once(conn, admin):
+    book = Book.open(conn)
+    manifest = book.growth(conn, 300).candidate.manifest
+    spans, size = received(conn, book.begun.run_pk, manifest)
+    assert len(spans) == 4
+    assert manifest.encoded_bytes < size < manifest.encoded_bytes + 4 * 150
+
+
+@pytest.mark.parametrize("damage", ROWS_DISAGREE)
+def test_no_body_leaves_the_server_where_the_rows_disagree(
+    conn, admin, damage, unaudited
+):
+    book = Book.open(conn)
+    manifest = book.growth(conn, 300).candidate.manifest
+    Book.open(conn)
+    unaudited.append(damage)
+    admin.execute(DAMAGES[damage])
+    spans, size = received(conn, book.begun.run_pk, manifest)
+    assert not spans
+    assert size < 4 * 150 < manifest.encoded_bytes
+
+
+@pytest.mark.parametrize("damage", OVERSIZED)
+def test_no_body_leaves_the_server_where_a_page_is_oversized(
+    conn, admin, damage, unaudited
+):
+    book = Book.open(conn)
+    publication = book.growth(conn, 300)
+    unaudited.append(damage)
+    with unchecked(admin, "page"):
+        admin.execute(
+            f"UPDATE django_ray_page SET {OVERSIZED[damage]} WHERE item_count = 44"
+        )
+        # The totals agree with what is stated: the caps alone refuse it.
+        admin.execute(
+            "UPDATE django_ray_manifest SET encoded_bytes = p.encoded, decoded_bytes ="
+            " p.decoded FROM (SELECT sum(encoded_size) AS encoded, sum(decoded_size) AS"
+            " decoded FROM django_ray_page) AS p"
+        )
+        manifest = publication.candidate.manifest
+        spans, size = received(conn, book.begun.run_pk, manifest)
+        assert spans is None
+        assert size < 4 * 150
+        refused(conn, admin, book, publication)
+        admin.execute("DELETE FROM django_ray_execution")
+
+
+@contextmanager
+def unchecked(admin, table):
+    """Let a table take what its constraints refuse, as long as nothing stays of it."""
+    checks = admin.execute(
+        "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE contype = 'c' AND conrelid = %s::regclass",
+        (f"django_ray_{table}",),
+    ).fetchall()
+    for name, _ in checks:
+        admin.execute(f"ALTER TABLE django_ray_{table} DROP CONSTRAINT {name}")
+    yield
+    for name, said in checks:
+        admin.execute(f"ALTER TABLE django_ray_{table} ADD CONSTRAINT {name} {said}")
 
 
 def test_promotion_deletes_the_previous_manifest_and_the_pages_only_it_named(
