@@ -5,9 +5,7 @@ Every node of a run belongs to one of 63 named stages, in order of first node, o
 exact when nodes are omitted. Contract 2, 4.9 and 4.10.
 """
 
-import functools
 from bisect import bisect_right
-from itertools import accumulate
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -15,6 +13,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
+from django_ray.progress.durations import bounds, quantiles, trimmed
 from django_ray.progress.series import Running, Series
 from django_ray.protocol import canonical, text
 from django_ray.protocol.frames import Failure
@@ -31,8 +30,6 @@ SCHEMA: Final = 1
 OTHER = "other"
 OTHER_INDEX = 63
 """The index of `other`, also while fewer stages are known."""
-
-FIRST_BUCKET_MS = 4
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -89,6 +86,18 @@ class StageRow(Stored, frozen=True):
     stages: Annotated[tuple[Stage, ...], Meta(max_length=V1.stages)]
 
 
+class _Row(Stored, frozen=True):
+    """A `StageRow` on its way out: stages and edges are encoded already."""
+
+    edges: msgspec.Raw
+    edges_omitted: Count
+    failure: FirstFailure | None
+    folded: Count
+    running: Running | None
+    schema: Literal[1]
+    stages: list[msgspec.Raw]
+
+
 _decoder = msgspec.json.Decoder(StageRow)
 
 
@@ -125,7 +134,12 @@ class Stages:
         self._named: dict[str, int] = {}
         self._folded: set[int] = set()
         self._rollups: dict[int, _Rollup] = {}
+        self._changed: set[int] = set()
+        self._form: tuple[int, bool] | None = None
+        self._encoded: dict[int, msgspec.Raw] = {}
         self._edges: dict[tuple[int, int], int] = {}
+        self._edges_form: int | None = None
+        self._edges_encoded = msgspec.Raw()
         self._bounds = bounds(limits.stage_buckets)
         self._failure: FirstFailure | None = None
         self._running = 0
@@ -155,6 +169,7 @@ class Stages:
         """Count edges from nodes of one stage to a node of another, or of the same."""
         key = (source, target)
         self._edges[key] = self._edges.get(key, 0) + edges
+        self._edges_form = None
 
     def move(
         self, index: int, before: NodeState | None, after: NodeState, now_ms: int
@@ -222,40 +237,55 @@ class Stages:
         raise LimitExceeded("stage_row", self._limits.stage_row, len(data))
 
     def _rollup(self, index: int, rank: int) -> _Rollup:
+        """Return a stage to change it."""
         rollup = self._rollups.get(index)
         if rollup is None:
             names = list(self._named)
             label = OTHER if index >= len(names) else names[index]
             rollup = _Rollup(label, rank, self._limits.stage_buckets)
             self._rollups[index] = rollup
+        self._changed.add(index)
         return rollup
 
-    def _row(
-        self, edges: int, label: int, *, series: bool, durations: bool
-    ) -> StageRow:
-        # The heaviest first; among equals the order of the graph, so the cut is the same
-        # whatever the order of arrival.
-        weighed = sorted(self._edges.items(), key=lambda item: (-item[1], item[0]))
-        kept = weighed[: min(edges, self._limits.stage_edges)]
-        return StageRow(
-            edges=tuple(
-                StageEdge(source=source, target=target, edges=count)
-                for (source, target), count in kept
-            ),
-            edges_omitted=len(weighed) - len(kept),
+    def _row(self, edges: int, label: int, *, series: bool, durations: bool) -> _Row:
+        number = min(edges, self._limits.stage_edges, len(self._edges))
+        return _Row(
+            edges=self._heaviest(number),
+            edges_omitted=len(self._edges) - number,
             failure=self._failure,
             folded=len(self._folded),
             running=self._series.value() if series else None,
             schema=SCHEMA,
-            stages=tuple(
-                self._stage(index, label, durations=durations)
-                for index in sorted(self._rollups)
-            ),
+            stages=self._pieces(label, durations=durations),
         )
+
+    def _heaviest(self, number: int) -> msgspec.Raw:
+        if self._edges_form != number:
+            # Among equals the order of the graph, so the cut is the same whatever the
+            # order of arrival.
+            weighed = sorted(self._edges.items(), key=lambda item: (-item[1], item[0]))
+            kept = [
+                StageEdge(source=source, target=target, edges=count)
+                for (source, target), count in weighed[:number]
+            ]
+            self._edges_encoded = msgspec.Raw(canonical.encode(kept))
+            self._edges_form = number
+        return self._edges_encoded
+
+    def _pieces(self, label: int, *, durations: bool) -> list[msgspec.Raw]:
+        # Most publications change a few stages: the others are encoded as they were.
+        form, encoded = (label, durations), self._encoded
+        for index in self._changed if form == self._form else self._rollups:
+            stage = self._stage(index, label, durations=durations)
+            encoded[index] = msgspec.Raw(canonical.encode(stage))
+        self._changed.clear()
+        self._form = form
+        return [encoded[index] for index in sorted(encoded)]
 
     def _stage(self, index: int, label: int, *, durations: bool) -> Stage:
         rollup = self._rollups[index]
-        spread = rollup.durations
+        spread = trimmed(rollup.durations)
+        p50, p95 = quantiles(spread, (0.5, 0.95), rollup.longest_ms)
         c = rollup.counts
         return Stage(
             index=index,
@@ -265,10 +295,10 @@ class Stages:
             counts=(c[0], c[1], c[2], c[3], c[4], c[5], c[6]),
             started_ms=rollup.started_ms,
             ended_ms=rollup.ended_ms,
-            p50_ms=quantile(spread, 0.5, rollup.longest_ms),
-            p95_ms=quantile(spread, 0.95, rollup.longest_ms),
+            p50_ms=p50,
+            p95_ms=p95,
             longest_ms=rollup.longest_ms,
-            durations=_trimmed(spread) if durations else (),
+            durations=spread if durations else (),
         )
 
 
@@ -308,43 +338,3 @@ def _check(row: StageRow) -> None:
         text.require_line(failure.kind, "error", V1.error_kind)
         text.require_line(failure.node_id, "node_id", V1.node_id)
         text.require(failure.text, "first_failure", V1.first_failure)
-
-
-@functools.cache
-def bounds(buckets: int) -> tuple[int, ...]:
-    """Return the upper bounds of all buckets but the last, in milliseconds.
-
-    Each is √2 times the one below: 48 reach from 4 ms to 9 hours, and a quantile is off by a
-    fifth at the most.
-    """
-    return tuple(
-        round(FIRST_BUCKET_MS * 2 ** (step / 2)) for step in range(buckets - 1)
-    )
-
-
-def quantile(
-    durations: list[int] | tuple[int, ...], share: float, longest_ms: int | None
-) -> int | None:
-    """Return the duration below which a share of the counted ones lies, or None.
-
-    Interpolated within its bucket; the last bucket, and all, end at the longest seen.
-    """
-    total = sum(durations)
-    if not total or longest_ms is None:
-        return None
-    wanted = share * total
-    edges = (0, *bounds(max(2, len(durations))), longest_ms)
-    for place, reached in enumerate(accumulate(durations)):
-        if reached >= wanted and durations[place]:
-            low = edges[place]
-            high = max(low, min(edges[place + 1], longest_ms))
-            within = 1 - (reached - wanted) / durations[place]
-            return min(longest_ms, round(low + (high - low) * within))
-    return longest_ms
-
-
-def _trimmed(durations: list[int]) -> tuple[int, ...]:
-    end = len(durations)
-    while end and not durations[end - 1]:
-        end -= 1
-    return tuple(durations[:end])
