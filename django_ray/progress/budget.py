@@ -10,7 +10,7 @@ that failed leaves no trace.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -90,6 +90,23 @@ class Budget:
                 self._charge(ordinal, max(size, reserve), None)
             return data
         return self._cut(ordinal, detail, room)
+
+    def fit_all(
+        self, ordinals: Sequence[int], details: Sequence[Detail]
+    ) -> list[bytes]:
+        """Return the records of many rows, each as `fit` would in this order."""
+        records = list(map(canonical.encode, details))
+        charges, omitted = self._charges, self._omitted
+        reserve = self._limits.node_reserve
+        for place, ordinal in enumerate(ordinals):
+            # Most rows are within their reserve and were: nothing is to be charged.
+            if (
+                len(records[place]) > reserve
+                or charges[ordinal] != reserve
+                or ordinal in omitted
+            ):
+                records[place] = self.fit(ordinal, details[place])
+        return records
 
     def commit(self) -> None:
         """Count what was fitted since `begin` as stored."""

@@ -15,6 +15,7 @@ from django_ray.protocol.vocabulary import CODES, NODE_STATES, RANKS, NodeState
 MAXIMUM_TRY = 32
 """The last try a byte can tell: a 32nd retry of an omitted node is refused."""
 
+_FIELDS = tuple(state.lower() for state in NODE_STATES)
 _STATE_BITS = 7
 _TRY_SHIFT = 3
 
@@ -120,9 +121,7 @@ class Counters:
 
     def counts(self) -> NodeCounts:
         """Return the seven counts."""
-        return NodeCounts(
-            **{state.lower(): self._counts[code] for state, code in CODES.items()}
-        )
+        return NodeCounts(**dict(zip(_FIELDS, self._counts, strict=True)))
 
     def count(self, state: NodeState) -> int:
         """Return the count of one state."""

@@ -163,14 +163,15 @@ class Draft:
             self._evicted.add(ordinal)
         if self._evicted:
             ordinals = sorted({*ordinals, *self._evicted})
+        changed = [details[ordinal] for ordinal in ordinals]
         published = _counts(self._published)[0]
         return Rows(
             ordinals=ordinals,
             keys=[self._keys[ordinal] for ordinal in ordinals],
             ids=[self._ids[ordinal] for ordinal in ordinals],
             stages=[self._stages[ordinal] for ordinal in ordinals],
-            states=[CODES[details[ordinal].state] for ordinal in ordinals],
-            records=[budget.fit(ordinal, details[ordinal]) for ordinal in ordinals],
+            states=[CODES[detail.state] for detail in changed],
+            records=budget.fit_all(ordinals, changed),
             fresh=len(ordinals) - bisect_left(ordinals, published),
         )
 

@@ -219,6 +219,18 @@ def test_nothing_is_shrunk_while_the_reserves_hold():
     assert list(budget.evict()) == []
 
 
+@given(st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(90, 900)))))
+def test_many_rows_fit_as_they_would_one_by_one(publications):
+    changes = {"detail_encoded": 5 * 256 + 500}
+    together, apart = opened(nodes=5, **changes), opened(nodes=5, **changes)
+    for rows in publications:
+        details = {ordinal: message(size) for ordinal, size in rows}
+        expected = [apart.fit(each, detail) for each, detail in details.items()]
+
+        assert together.fit_all(list(details), list(details.values())) == expected
+        assert (together.used, together.reasons) == (apart.used, apart.reasons)
+
+
 @given(
     st.lists(
         st.tuples(
