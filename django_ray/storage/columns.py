@@ -93,10 +93,7 @@ def execute(
     conn: Connection, query: LiteralString, fields: Mapping[str, Value]
 ) -> psycopg.Cursor[TupleRow]:
     """Run a statement, columns among its parameters; results travel in binary."""
-    cursor = conn.cursor()
-    for kind in (SmallColumn, IntColumn, BlobColumn, TextColumn):
-        cursor.adapters.register_dumper(kind, _ColumnDumper)
-    return cursor.execute(query, fields, binary=True)
+    return conn.cursor().execute(query, fields, binary=True)
 
 
 class _ColumnDumper(Dumper):
@@ -110,6 +107,12 @@ class _ColumnDumper(Dumper):
         return obj.packed
 
 
+# For every connection that is opened from here on: with each statement it would copy the
+# connection's adapters each time.
+for _kind in (SmallColumn, IntColumn, BlobColumn, TextColumn):
+    psycopg.adapters.register_dumper(_kind, _ColumnDumper)
+
+
 def _head(kind: type[Column], count: int) -> bytes:
     # Dimensions, no nulls, element type; then the one dimension: size and lower bound.
     if not count:
@@ -120,6 +123,9 @@ def _head(kind: type[Column], count: int) -> bytes:
 def _prefixed(values: Sequence[bytes]) -> bytes:
     sizes = list(map(len, values))
     prefixes = {size: _length.pack(size) for size in set(sizes)}
+    if len(prefixes) == 1:
+        (prefix,) = prefixes.values()
+        return prefix + prefix.join(values)
     parts = [b""] * (2 * len(values))
     parts[::2] = map(prefixes.__getitem__, sizes)
     parts[1::2] = values
