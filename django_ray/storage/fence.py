@@ -17,14 +17,17 @@ from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Revisions
 from django_ray.storage.pool import Connection
 
-HOLD: LiteralString = """
-SELECT public_id
-FROM django_ray_execution
-WHERE id = %(task)s::int8
-  AND state = 'RUNNING'
-  AND attempt_number = %(attempt)s::int8
-  AND execution_generation = %(generation)s::int8
-  AND run_id = %(run_id)s::uuid
+OURS: LiteralString = """e.id = %(task)s::int8
+  AND e.state = 'RUNNING'
+  AND e.attempt_number = %(attempt)s::int8
+  AND e.execution_generation = %(generation)s::int8
+  AND e.run_id = %(run_id)s::uuid"""
+"""What the task row `e` says while it is the run's: the fence in every statement."""
+
+HOLD: LiteralString = f"""
+SELECT e.public_id
+FROM django_ray_execution AS e
+WHERE {OURS}
 FOR NO KEY UPDATE
 """
 

@@ -96,14 +96,20 @@ def _packed(run_pk: int, revision: int, rows: Rows, part: slice) -> Iterator[byt
 
 
 def bind(rows: Rows, count: int) -> dict[str, columns.Value]:
-    """Return the first `count` rows as columns; of the fresh among them, the ids too."""
-    fresh = min(len(rows.ordinals) - rows.fresh, count)
+    """Return the first `count` rows as columns."""
     return {
         "ordinals": columns.ints(rows.ordinals[:count]),
         "keys": columns.blobs(rows.keys[:count]),
         "stages": columns.small(rows.stages[:count]),
         "states": columns.small(rows.states[:count]),
         "records": columns.blobs(rows.records[:count]),
+    }
+
+
+def bind_fresh(rows: Rows, count: int) -> dict[str, columns.Value]:
+    """Return where the fresh ones begin among the first `count` rows, and their ids."""
+    fresh = min(len(rows.ordinals) - rows.fresh, count)
+    return {
         "fresh_ids": columns.texts(rows.ids[fresh:count]),
         # PostgreSQL counts from 1.
         "fresh_from": fresh + 1,

@@ -1,8 +1,9 @@
 """All of a publication becomes visible, or nothing.
 
 BEGIN, the task's lock, the run's lock, one writing statement over arrays, COMMIT: five
-round trips whatever the number of rows. Many rows that were never stored go by COPY, two
-more; a topology costs two more, whatever its size. Never in pipeline mode: it waits for ever once
+round trips whatever the number of rows. The writing statement has two shapes, `WRITE` for
+rows that are stored and `GROW` where nodes are added or a topology is promoted. Many rows
+that were never stored go by COPY, two more; a topology costs two more, whatever its size. Never in pipeline mode: it waits for ever once
 one statement's values are larger than the socket's buffers.
 """
 
@@ -17,8 +18,7 @@ from django_ray.storage import columns, fence, nodes, promote, summaries
 from django_ray.storage.fence import HeldRun
 from django_ray.storage.pool import Connection, translated
 
-WRITE: LiteralString = """
-WITH changed AS (
+CHANGED: LiteralString = """changed AS (
     UPDATE django_ray_node_detail AS d
     SET stage = i.stage, state = i.state, record = i.record,
         detail_revision = %(detail)s::int8
@@ -32,7 +32,10 @@ WITH changed AS (
      AND o.node_key = i.node_key
     WHERE d.ctid = o.ctid
     RETURNING octet_length(i.record) - octet_length(o.record) AS growth
-), added AS (
+)"""
+"""Rows that are stored, each compared by its node's key; how much longer they became."""
+
+ADDED: LiteralString = """added AS (
     INSERT INTO django_ray_node_detail (
         run_id, ordinal, node_key, node_id, stage, state, detail_revision, record
     )
@@ -51,7 +54,10 @@ WITH changed AS (
         WHERE o.run_id = %(run)s::int8 AND o.ordinal = i.ordinal
     )
     RETURNING octet_length(record) AS growth
-), promoted AS (
+)"""
+"""Rows of nodes that no commit has confirmed, those left out that are stored all the same."""
+
+PROMOTED: LiteralString = """promoted AS (
     UPDATE django_ray_manifest SET published = true
     WHERE id = %(manifest)s::int8
 ), retired AS (
@@ -64,46 +70,43 @@ WITH changed AS (
     WHERE %(manifest)s::int8 IS NOT NULL
       AND run_id = %(run)s::int8
       AND digest NOT IN (SELECT unnest(%(digests)s::bytea[]))
-), rolled AS (
+)"""
+"""The candidate in place of what was published; nothing where there is no candidate."""
+
+TOLD: LiteralString = f"""rolled AS (
     INSERT INTO django_ray_stages (run_id, body)
     SELECT %(run)s::int8, %(stages_body)s::bytea
     WHERE %(stages_body)s::bytea IS NOT NULL
     ON CONFLICT (run_id) DO UPDATE SET body = excluded.body
-), counted AS (
+), run AS (
+    UPDATE django_ray_run AS r
+    SET {summaries.RUN_SAYS},
+        detail_revision = %(detail)s::int8,
+        topology_version = %(topology)s::int8,
+        detail_rows = r.detail_rows + n.added + %(copied_rows)s::int4,
+        detail_bytes = r.detail_bytes + n.growth + %(copied_bytes)s::int8
+    FROM counted AS n
+    WHERE r.id = %(run)s::int8
+    RETURNING r.detail_rows, r.detail_bytes, n.changed + n.added AS written
+), {summaries.TASK_SAYS}
+SELECT run.detail_rows, run.detail_bytes, run.written FROM run, task
+"""
+"""The totals by what was `counted`, the stages, and what readers go by."""
+
+WRITE: LiteralString = f"""
+WITH {CHANGED}, counted AS (
+    SELECT count(*)::int4 AS changed, 0 AS added, coalesce(sum(growth), 0)::int8 AS growth
+    FROM changed
+), {TOLD}"""
+
+GROW: LiteralString = f"""
+WITH {CHANGED}, {ADDED}, {PROMOTED}, counted AS (
     SELECT c.rows AS changed, a.rows AS added, c.growth + a.growth AS growth
     FROM (SELECT count(*)::int4 AS rows, coalesce(sum(growth), 0)::int8 AS growth
           FROM changed) AS c,
          (SELECT count(*)::int4 AS rows, coalesce(sum(growth), 0)::int8 AS growth
           FROM added) AS a
-), run AS (
-    UPDATE django_ray_run AS r
-    SET summary_revision = %(summary_revision)s::int8,
-        detail_revision = %(detail)s::int8,
-        topology_version = %(topology)s::int8,
-        detail_rows = r.detail_rows + n.added + %(copied_rows)s::int4,
-        detail_bytes = r.detail_bytes + n.growth + %(copied_bytes)s::int8,
-        events = coalesce(%(events)s::bytea, r.events),
-        session = coalesce(%(session)s::bytea, r.session),
-        expires_at = coalesce(
-            to_timestamp(%(expires_at_ms)s::int8 / 1000.0), r.expires_at
-        )
-    FROM counted AS n
-    WHERE r.id = %(run)s::int8
-    RETURNING r.detail_rows, r.detail_bytes, n.changed + n.added AS written
-), task AS (
-    UPDATE django_ray_execution
-    SET progress_summary = %(summary)s::bytea
-    WHERE id = %(task)s::int8
-      AND state = 'RUNNING'
-      AND attempt_number = %(attempt)s::int8
-      AND execution_generation = %(generation)s::int8
-      AND run_id = %(run_id)s::uuid
-    RETURNING pg_notify(
-        'django_ray', public_id::text || ' ' || %(summary_revision)s::int8
-    )
-)
-SELECT run.detail_rows, run.detail_bytes, run.written FROM run, task
-"""
+), {TOLD}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,28 +172,27 @@ def _write(
     copied_bytes = 0
     if copied:
         copied_bytes = nodes.copy(conn, run_pk, publication.after.detail, rows)
-    digests = candidate.manifest.digests if candidate is not None else ()
-    row = columns.execute(
-        conn,
-        WRITE,
-        {
-            **fence.parameters(identity),
-            **nodes.bind(rows, bound),
-            "run": run_pk,
-            "summary_revision": publication.after.summary,
-            "detail": publication.after.detail,
-            "topology": publication.after.topology,
+    fields: dict[str, columns.Value] = {
+        **fence.parameters(identity),
+        **summaries.spoken(publication),
+        **nodes.bind(rows, bound),
+        "run": run_pk,
+        "detail": publication.after.detail,
+        "topology": publication.after.topology,
+        "copied_rows": copied,
+        "copied_bytes": copied_bytes,
+        "stages_body": publication.stages,
+    }
+    statement = WRITE
+    if candidate is not None or rows.fresh:
+        statement = GROW
+        digests = candidate.manifest.digests if candidate is not None else ()
+        fields |= nodes.bind_fresh(rows, bound)
+        fields |= {
             "manifest": topology.manifest_id if candidate is not None else None,
             "digests": columns.blobs(digests),
-            "copied_rows": copied,
-            "copied_bytes": copied_bytes,
-            "summary": publication.summary,
-            "stages_body": publication.stages,
-            "events": publication.events,
-            "session": publication.session,
-            "expires_at_ms": publication.expires_at_ms,
-        },
-    ).fetchone()
+        }
+    row = columns.execute(conn, statement, fields).fetchone()
     if row is None or row[2] != bound:
         # A row that was confirmed is gone, or an ordinal is another node's.
         raise _corrupt("Stored detail rows are not those of the publication.")

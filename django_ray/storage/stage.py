@@ -18,15 +18,11 @@ from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.storage import columns, fence
 from django_ray.storage.pool import Connection, translated
 
-STANDING: LiteralString = """
+STANDING: LiteralString = f"""
 SELECT r.writer_epoch, r.summary_revision, r.detail_revision, r.topology_version
 FROM django_ray_execution AS e
 JOIN django_ray_run AS r ON r.execution_id = e.id AND r.run_id = e.run_id
-WHERE e.id = %(task)s::int8
-  AND e.state = 'RUNNING'
-  AND e.attempt_number = %(attempt)s::int8
-  AND e.execution_generation = %(generation)s::int8
-  AND e.run_id = %(run_id)s::uuid
+WHERE {fence.OURS}
   AND r.id = %(run)s::int8
 """
 

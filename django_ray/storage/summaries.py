@@ -11,29 +11,31 @@ from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.storage import columns, fence, nodes
 from django_ray.storage.pool import Connection, translated
 
-WRITE_SUMMARY: LiteralString = """
-WITH run AS (
-    UPDATE django_ray_run AS r
-    SET summary_revision = %(summary_revision)s::int8,
+RUN_SAYS: LiteralString = """summary_revision = %(summary_revision)s::int8,
         events = coalesce(%(events)s::bytea, r.events),
         session = coalesce(%(session)s::bytea, r.session),
         expires_at = coalesce(
             to_timestamp(%(expires_at_ms)s::int8 / 1000.0), r.expires_at
-        )
+        )"""
+"""What every publication sets in the run row `r`."""
+
+TASK_SAYS: LiteralString = f"""task AS (
+    UPDATE django_ray_execution AS e
+    SET progress_summary = %(summary)s::bytea
+    WHERE {fence.OURS}
+    RETURNING pg_notify(
+        'django_ray', e.public_id::text || ' ' || %(summary_revision)s::int8
+    )
+)"""
+"""What it sets in the task row, and the notification of it; both take `spoken`."""
+
+WRITE_SUMMARY: LiteralString = f"""
+WITH run AS (
+    UPDATE django_ray_run AS r
+    SET {RUN_SAYS}
     WHERE r.id = %(run)s::int8
     RETURNING r.detail_rows, r.detail_bytes
-), task AS (
-    UPDATE django_ray_execution
-    SET progress_summary = %(summary)s::bytea
-    WHERE id = %(task)s::int8
-      AND state = 'RUNNING'
-      AND attempt_number = %(attempt)s::int8
-      AND execution_generation = %(generation)s::int8
-      AND run_id = %(run_id)s::uuid
-    RETURNING pg_notify(
-        'django_ray', public_id::text || ' ' || %(summary_revision)s::int8
-    )
-)
+), {TASK_SAYS}
 SELECT run.detail_rows, run.detail_bytes FROM run, task
 """
 
@@ -66,17 +68,24 @@ def publish_summary(
             WRITE_SUMMARY,
             {
                 **fence.parameters(identity),
+                **spoken(publication),
                 "run": run_pk,
-                "summary_revision": publication.after.summary,
-                "summary": publication.summary,
-                "events": publication.events,
-                "session": publication.session,
-                "expires_at_ms": publication.expires_at_ms,
             },
         ).fetchone()
         if row is None:
             raise _corrupt("A locked row is not there.")
     return Published(rows=row[0], bytes=row[1])
+
+
+def spoken(publication: Publication) -> dict[str, columns.Value]:
+    """Return what a publication sets in the run row and the task row."""
+    return {
+        "summary_revision": publication.after.summary,
+        "summary": publication.summary,
+        "events": publication.events,
+        "session": publication.session,
+        "expires_at_ms": publication.expires_at_ms,
+    }
 
 
 def require_coherent(identity: RunIdentity, publication: Publication) -> Summary:

@@ -8,7 +8,7 @@ import pytest
 
 from django_ray import storage
 from django_ray.storage import pool
-from django_ray.storage.publish import WRITE
+from django_ray.storage.publish import GROW, WRITE
 
 VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "COPY")
 
@@ -34,7 +34,15 @@ def test_the_statements_are_found():
     assert {name.rpartition(".")[2] for name in statements()} >= {
         *("HOLD", "LOCK_RUN", "INSERT_RUN", "RAISE_EPOCH", "STANDING"),
         *("INSERT_PAGES", "REPLACE_CANDIDATE", "PRUNE", "HAS_ROOM", "DISCARD"),
-        *("LOCK_WRITER", "BODIES", "CANDIDATE", "WRITE", "WRITE_SUMMARY", "COPY"),
+        *(
+            "LOCK_WRITER",
+            "BODIES",
+            "CANDIDATE",
+            "WRITE",
+            "GROW",
+            "WRITE_SUMMARY",
+            "COPY",
+        ),
     }
 
 
@@ -54,8 +62,11 @@ def test_every_parameter_says_its_type(name):
     assert bare == []
 
 
-def test_the_writing_statement_goes_by_key_even_while_the_tables_are_empty(conn):
-    query, names = numbered(WRITE)
+@pytest.mark.parametrize("statement", [WRITE, GROW], ids=["write", "grow"])
+def test_a_writing_statement_goes_by_key_even_while_the_tables_are_empty(
+    conn, statement
+):
+    query, names = numbered(statement)
     conn.execute(f"PREPARE statement AS {query}", prepare=False)
     nulls = ", ".join(["NULL"] * len(names))
     lines = conn.execute(f"EXPLAIN EXECUTE statement ({nulls})", prepare=False)
