@@ -15,7 +15,11 @@ from cluster import runs
 from cluster.harness import Harness
 from cluster.measure import seconds
 from cluster.scenario import Figure, Result
+from django_ray.identity import RunIdentity
+from django_ray.protocol import summary
 from django_ray.protocol.limits import V1
+from django_ray.protocol.vocabulary import TruncationReason
+from django_ray.storage.pool import Connection
 
 DETAILS: LiteralString = """
 SELECT ordinal, node_key, node_id, stage, state, detail_revision, record
@@ -36,6 +40,9 @@ COPY django_ray_page (run_id, digest, kind, item_count, encoding, encoded_size,
     decoded_size, body, created_at)
 FROM STDIN (FORMAT BINARY)
 """
+SUMMARY: LiteralString = (
+    "SELECT progress_summary FROM django_ray_execution WHERE id = %s"
+)
 PAGE_TYPES = [
     *("int8", "bytea", "varchar", "int2", "varchar"),
     *("int4", "int4", "bytea", "timestamptz"),
@@ -60,12 +67,12 @@ class PublishInitial:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self.figures: dict[str, Figure] = {}
-        self.published: list[tuple[str, int]] = []
+        self.published: list[tuple[RunIdentity, int]] = []
 
     def setup(self, harness: Harness) -> None:
         """Connect as a collector does, and as the baseline does."""
         self.conn = harness.connect()
-        self.raw = harness.connect()
+        self.raw: Connection = harness.connect()
         self.graphs = {
             nodes: runs.layered(nodes, nodes * self.parameters.edges_each)
             for nodes in self.parameters.nodes
@@ -88,7 +95,7 @@ class PublishInitial:
         mind.register(self.graphs[nodes])
         gc.collect()
         ours = seconds(mind.publish)
-        self.published.append((mind.identity.run_id, nodes))
+        self.published.append((mind.identity, nodes))
         other = runs.Mind(self.conn, runs.execution())
         details = self.raw.execute(DETAILS, (mind.begun.run_pk,)).fetchall()
         pages = self.raw.execute(PAGES, (mind.begun.run_pk,)).fetchall()
@@ -111,10 +118,21 @@ class PublishInitial:
             )
 
     def verify(self) -> None:
-        """Audit every run that was published, and count what it retains."""
-        for run_id, nodes in self.published:
-            rows = runs.require_sound(run_id)
-            assert rows == min(nodes, V1.retained_nodes)
+        """Audit every run that was published; its counters are exact at any size."""
+        for identity, nodes in self.published:
+            rows = runs.require_sound(identity.run_id)
+            row = self.raw.execute(SUMMARY, (identity.task_execution_pk,)).fetchone()
+            assert row is not None
+            said = summary.decode(row[0])
+            retained = min(nodes, V1.retained_nodes)
+            assert rows == said.retained_nodes == retained
+            assert said.discovered_nodes == said.node_counts.pending == nodes
+            assert said.discovered_edges == nodes * self.parameters.edges_each
+            assert said.retained_edges == retained * self.parameters.edges_each
+            assert said.detail.complete is (retained == nodes)
+            assert said.detail.reasons == (
+                () if retained == nodes else (TruncationReason.node_count_limit,)
+            )
 
     def result(self) -> Result:
         """Return the ratios and both absolute times."""
