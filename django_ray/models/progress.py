@@ -259,3 +259,33 @@ class RunStages(models.Model):
 
     def __str__(self) -> str:
         return f"stages of {self.run_id}"
+
+
+class CleanupFailure(models.Model):
+    """What cleanup could not remove of a run: it comes after all that never failed.
+
+    `diagnostic` is an error's class and SQLSTATE, no text of it. The row goes with the
+    first success, or with its run.
+    """
+
+    run = models.OneToOneField(
+        WorkflowRun,
+        on_delete=models.DB_CASCADE,
+        primary_key=True,
+        related_name="cleanup_failure",
+    )
+    kind = models.CharField(max_length=32)
+    failures = models.IntegerField()
+    failed_at = models.DateTimeField()
+    diagnostic = models.CharField(max_length=200)
+
+    class Meta:
+        db_table = "django_ray_cleanup_failure"
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(failures__gte=1), name="django_ray_cleanup_failure_count"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"cleanup of {self.run_id} failed {self.failures} times"
