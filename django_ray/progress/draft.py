@@ -19,7 +19,6 @@ from django_ray.progress.delta import Delta, Publication, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, summary
-from django_ray.protocol.frames import MAXIMUM_MILLISECONDS
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import Detail
 from django_ray.protocol.vocabulary import (
@@ -110,8 +109,7 @@ class Draft:
         end = delta.end
         expires = None
         if end is not None:
-            kept = self._settings.retention_days * summary.DAY_MS
-            expires = min(end.at_ms + kept, MAXIMUM_MILLISECONDS)
+            expires = summary.expiry(end.at_ms, self._settings.retention_days)
         composed = self._summary(delta, topology, after, expires, now_ms)
         return Publication(
             base=base,

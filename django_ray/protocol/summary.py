@@ -13,7 +13,7 @@ from msgspec import Meta
 from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.identity import MAXIMUM_63, RunIdentity
 from django_ray.protocol import canonical, text, values
-from django_ray.protocol.frames import Milliseconds, Number
+from django_ray.protocol.frames import MAXIMUM_MILLISECONDS, Milliseconds, Number
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import (
     DetailAvailability,
@@ -220,7 +220,8 @@ def derive(
 
     Success marks every discovered node succeeded and the detail TRUNCATED with
     `terminal_state_unreported`; an interruption keeps the last observed counters. The
-    revision is last + 1, up to the reserved final one. ADR-0004, contract 4.8 and 4.12.
+    revision is last + 1, up to the reserved final one; an earlier expiry may only become
+    later. ADR-0004, contract 4.8 and 4.12.
     """
     counts = summary.node_counts
     detail = summary.detail
@@ -232,7 +233,7 @@ def derive(
         detail=detail,
         ended_at_ms=at_ms,
         expires_at_ms=max(
-            summary.expires_at_ms or 0, at_ms + summary.retention_days * DAY_MS
+            summary.expires_at_ms or 0, expiry(at_ms, summary.retention_days)
         ),
         node_counts=counts,
         percent=percent(
@@ -242,6 +243,11 @@ def derive(
         state=outcome,
         terminal=Terminal(derived=True, outcome=outcome, reason=reason),
     )
+
+
+def expiry(ended_ms: int, retention_days: int) -> int:
+    """Return when the detail of a run that ended then expires, within what a time holds."""
+    return min(ended_ms + retention_days * DAY_MS, MAXIMUM_MILLISECONDS)
 
 
 def _unreported(detail: Detail) -> Detail:

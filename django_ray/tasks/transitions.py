@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from django.db import transaction
@@ -20,15 +20,17 @@ from django_ray import conf
 from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
-from django_ray.models.progress import WorkflowRun
 from django_ray.protocol import plan
-from django_ray.protocol import summary as summaries
 from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
-from django_ray.tasks import envelope
+from django_ray.tasks import ending
+from django_ray.tasks.ending import End
 from django_ray.tasks.outcome import Failed
 
 ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
 """The states in which a run owns its row."""
+
+UNREAD = ("progress_data",)
+"""What no transition needs: a legacy snapshot may be of 64 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def claim(
     with transaction.atomic():
         execution = (
             RayTaskExecution.objects.select_for_update(skip_locked=True)
+            .defer(*UNREAD)
             .filter(
                 Q(run_after__isnull=True) | Q(run_after__lte=now),
                 state=ExecutionState.QUEUED,
@@ -150,7 +153,9 @@ def succeed(held: Held, result: bytes, *, now: datetime) -> Recorded | Stale:
         if execution is None:
             return Stale()
         execution.result = json.loads(result)
-        _finish(execution, held, WorkflowState.SUCCEEDED, None, "", now)
+        end = End(WorkflowState.SUCCEEDED, "", None)
+        ending.record(execution, held.identity, end, now=now)
+        _let_go(execution)
         return Recorded(execution)
 
 
@@ -162,7 +167,8 @@ def fail(
         execution = _hold(held)
         if execution is None:
             return Stale()
-        _finish(execution, held, state, error, reason, now)
+        ending.record(execution, held.identity, End(state, reason, error), now=now)
+        _let_go(execution)
         return Recorded(execution)
 
 
@@ -210,6 +216,7 @@ def _lock(
 ) -> RayTaskExecution | None:
     return (
         RayTaskExecution.objects.select_for_update()
+        .defer(*UNREAD)
         .filter(
             pk=identity.task_execution_pk,
             attempt_number=identity.attempt_number,
@@ -232,56 +239,8 @@ def _hold(held: Held) -> RayTaskExecution | None:
     return execution if execution is not None and owned.exists() else None
 
 
-def _finish(
-    execution: RayTaskExecution,
-    held: Held,
-    state: WorkflowState,
-    error: Failed | None,
-    reason: str,
-    now: datetime,
-) -> None:
-    stored = execution.progress_summary
-    closed = envelope.close(
-        None if stored is None else bytes(stored),
-        held.identity,
-        options=_options_of(execution),
-        plan_fingerprint=execution.plan_fingerprint,
-        started_at=execution.started_at,
-        outcome=state,
-        reason=reason,
-        now=now,
-    )
-    body = summaries.encode(closed)
-    execution.state = ExecutionState(state)
-    execution.finished_at = now
-    execution.progress_summary = body
-    execution.save(update_fields=["state", "finished_at", "progress_summary", "result"])
-    _stamp(held.identity, closed)
-    _attempt(execution).update(
-        state=ExecutionState(state),
-        finished_at=now,
-        error_class="" if error is None else error.error_class,
-        error_text="" if error is None else error.error_text,
-        terminal_summary=body,
-    )
+def _let_go(execution: RayTaskExecution) -> None:
     ExecutionLease.objects.filter(execution=execution).delete()
-
-
-def _options_of(execution: RayTaskExecution) -> conf.Options:
-    # A row that cannot be read must still be able to end.
-    try:
-        return conf.parse_options(execution.options)
-    except ConfigurationError:
-        return conf.Settings().options
-
-
-def _stamp(identity: RunIdentity, closed: summaries.Summary) -> None:
-    """Give the run's row the expiry its summary says; its revisions stay the producer's."""
-    if closed.expires_at_ms is None:
-        return
-    WorkflowRun.objects.filter(run_id=identity.run_id).update(
-        expires_at=datetime.fromtimestamp(closed.expires_at_ms / 1_000, UTC)
-    )
 
 
 def _attempt(execution: RayTaskExecution) -> QuerySet[TaskAttempt]:
