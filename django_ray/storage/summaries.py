@@ -7,7 +7,7 @@ from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Fenced, Moved, Outcome, Publication, Published
 from django_ray.protocol import summary
 from django_ray.protocol.summary import Summary
-from django_ray.protocol.vocabulary import DetailAvailability
+from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
 from django_ray.storage import columns, fence, nodes
 from django_ray.storage.pool import Connection, translated
 
@@ -112,7 +112,22 @@ def require_coherent(identity: RunIdentity, publication: Publication) -> Summary
             raise _corrupt("A candidate's version does not rise.")
     if after.topology != version:
         raise _corrupt("The topology changes without a candidate.")
+    _require_end(said, publication)
     return said
+
+
+def _require_end(said: Summary, publication: Publication) -> None:
+    """Refuse an end that is half said, or the lifecycle's: no envelope may rest on it."""
+    end = said.terminal
+    if end is None:
+        if said.state is not WorkflowState.RUNNING:
+            raise _corrupt("The summary ends without saying how.")
+        return
+    if end.derived or end.outcome is not said.state or said.ended_at_ms is None:
+        raise _corrupt("The summary's end contradicts itself, or is the lifecycle's.")
+    expires = said.expires_at_ms
+    if expires is None or expires != publication.expires_at_ms:
+        raise _corrupt("The summary's expiry is not its publication's.")
 
 
 def _require_alone(said: Summary, publication: Publication) -> None:
@@ -126,6 +141,10 @@ def _require_alone(said: Summary, publication: Publication) -> None:
         or said.manifest_id is not None
     ):
         raise _corrupt("A publication of a summary alone carries detail.")
+    if said.detail.availability is not DetailAvailability.OMITTED_BY_POLICY or (
+        said.retained_nodes or said.retained_edges
+    ):
+        raise _corrupt("A summary alone speaks of detail that it cannot have.")
 
 
 def _corrupt(message: str) -> IntegrityFault:

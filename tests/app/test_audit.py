@@ -238,6 +238,8 @@ def end(book: Book, states, *, derived=False, ahead=0, **counts) -> Publication:
     ended = msgspec.structs.replace(
         said,
         state=WorkflowState.SUCCEEDED,
+        ended_at_ms=1,
+        expires_at_ms=1,
         node_counts=summary.NodeCounts(**counts),
         discovered_nodes=sum(counts.values()),
         revision=said.revision + ahead,
@@ -245,7 +247,9 @@ def end(book: Book, states, *, derived=False, ahead=0, **counts) -> Publication:
             derived=derived, outcome=WorkflowState.SUCCEEDED, reason="reported"
         ),
     )
-    return dataclasses.replace(publication, summary=summary.encode(ended))
+    return dataclasses.replace(
+        publication, summary=summary.encode(ended), expires_at_ms=1
+    )
 
 
 def test_the_seven_counts_of_an_ended_run_equal_the_rows_states(conn):

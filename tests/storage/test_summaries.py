@@ -7,7 +7,12 @@ import pytest
 from django_ray.errors import IntegrityFault
 from django_ray.progress.delta import Fenced, Moved, Published, Revisions
 from django_ray.protocol import summary
-from django_ray.protocol.summary import FINAL_REVISION
+from django_ray.protocol.summary import FINAL_REVISION, Terminal
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    ReportingPolicy,
+    WorkflowState,
+)
 from django_ray.storage.load import begin
 from django_ray.storage.publish import publish
 from django_ray.storage.summaries import publish_summary
@@ -79,12 +84,60 @@ def test_the_last_revision_is_the_lifecycles_alone(conn, admin, revision, unaudi
         refused(conn, admin, book, publication)
 
 
+ENDED = {
+    "ended_at_ms": 2,
+    "expires_at_ms": 3,
+    "state": WorkflowState.FAILED,
+    "terminal": Terminal(derived=False, outcome=WorkflowState.FAILED, reason=""),
+}
+
+
+def test_an_end_that_is_whole_is_published_with_its_expiry(conn, admin):
+    book = Book.loaded(conn, 3)
+    book.commit(conn, helpers.resummarized(book.publication(expires_at_ms=3), **ENDED))
+    stored = admin.execute("SELECT expires_at FROM django_ray_run").fetchone()
+    assert stored[0].timestamp() == 0.003
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terminal": None},
+        {"state": WorkflowState.RUNNING},
+        {"state": WorkflowState.SUCCEEDED},
+        {"ended_at_ms": None},
+        {"expires_at_ms": None},
+        {"expires_at_ms": 4},
+        {"terminal": Terminal(derived=True, outcome=WorkflowState.FAILED, reason="")},
+    ],
+    ids=str,
+)
+def test_an_end_half_said_or_the_lifecycles_own_is_refused(conn, admin, changes):
+    book = Book.loaded(conn, 3)
+    publication = book.publication(expires_at_ms=3)
+    publication = helpers.resummarized(publication, **{**ENDED, **changes})
+    refused(conn, admin, book, publication)
+
+
 # A summary alone
+
+
+def alone(book, **extra):
+    """Compose the next publication of a policy that keeps no detail."""
+    return helpers.resummarized(
+        book.publication(**extra),
+        detail=summary.Detail(
+            availability=DetailAvailability.OMITTED_BY_POLICY,
+            complete=False,
+            reasons=(),
+        ),
+        policy=ReportingPolicy.summary,
+    )
 
 
 def test_a_summary_alone_becomes_visible_under_its_revision(conn, admin):
     book = Book.open(conn)
-    publication = book.publication(events=b"[]", expires_at_ms=5_000)
+    publication = alone(book, events=b"[]", expires_at_ms=5_000)
     assert publish_summary(conn, *book.args, publication) == Published(0, 0)
     stored = admin.execute(
         "SELECT e.progress_summary, r.summary_revision, r.events, "
@@ -97,7 +150,7 @@ def test_a_summary_alone_becomes_visible_under_its_revision(conn, admin):
 def test_a_summary_alone_takes_five_round_trips(conn, admin):
     book = Book.open(conn)
     for _ in range(2):
-        publication = book.publication()
+        publication = alone(book)
         with round_trips(conn) as counted:
             publish_summary(conn, *book.args, publication)
         book.settle(publication)
@@ -106,22 +159,43 @@ def test_a_summary_alone_takes_five_round_trips(conn, admin):
 
 def test_a_summary_alone_attaches_no_storage(conn, admin):
     book = Book.open(conn)
-    with_rows = book.growth(conn, 3)
-    alone = book.publication()
-    pointing = helpers.resummarized(alone, manifest_id=1)
-    rolled = replace(alone, stages=b"{}")
+    grown = book.growth(conn, 3)
+    bare = alone(book)
+    candidate = replace(
+        helpers.resummarized(bare, topology_version=1),
+        candidate=grown.candidate,
+        after=Revisions(summary=1, topology=1),
+    )
+    revised = replace(
+        helpers.resummarized(bare, detail_revision=1),
+        after=Revisions(summary=1, detail=1),
+    )
+    available = summary.Detail(
+        availability=DetailAvailability.AVAILABLE, complete=True, reasons=()
+    )
     before = picture(admin)
-    for publication in (with_rows, pointing, rolled):
+    for publication in (
+        grown,
+        candidate,
+        revised,
+        replace(bare, rows=helpers.rows({0: "PENDING"}, fresh=1)),
+        replace(bare, stages=b"{}"),
+        helpers.resummarized(bare, manifest_id=1),
+        helpers.resummarized(bare, detail=available),
+        helpers.resummarized(bare, retained_nodes=1),
+        helpers.resummarized(bare, retained_edges=1),
+    ):
         with pytest.raises(IntegrityFault):
             publish_summary(conn, *book.args, publication)
     assert picture(admin) == before
+    assert isinstance(publish_summary(conn, *book.args, bare), Published)
 
 
 def test_a_summary_alone_never_detaches_published_detail(conn, admin):
     book = Book.loaded(conn, 3)
     stands, before = book.base, picture(admin)
     book.base, book.topology, book.manifest_id = Revisions(summary=1), None, None
-    outcome = publish_summary(conn, *book.args, book.publication())
+    outcome = publish_summary(conn, *book.args, alone(book))
     assert outcome == Moved(stands)
     assert picture(admin) == before
 
@@ -133,7 +207,7 @@ def test_a_summary_alone_of_a_run_that_is_not_running_changes_nothing(
     book = Book.open(conn)
     admin.execute("UPDATE django_ray_execution SET state = %s", (state,))
     before = picture(admin)
-    assert publish_summary(conn, *book.args, book.publication()) == Fenced("task")
+    assert publish_summary(conn, *book.args, alone(book)) == Fenced("task")
     assert picture(admin) == before
 
 
@@ -141,6 +215,6 @@ def test_a_summary_alone_under_an_older_writer_epoch_changes_nothing(conn, admin
     book = Book.open(conn)
     begin(conn, book.identity, 7)
     before = picture(admin)
-    outcome = publish_summary(conn, *book.args, book.publication())
+    outcome = publish_summary(conn, *book.args, alone(book))
     assert outcome == Fenced("writer_epoch")
     assert picture(admin) == before
