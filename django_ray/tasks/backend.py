@@ -16,10 +16,10 @@ from django.tasks.signals import task_enqueued
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from django_ray import conf
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
 from django_ray.protocol.vocabulary import ExecutionState
 from django_ray.tasks import outcome
+from django_ray.tasks.options import RayOptions, in_force
 
 STATUS = {
     ExecutionState.QUEUED: TaskResultStatus.READY,
@@ -48,6 +48,16 @@ class RayBackend(BaseTaskBackend):
         The options in force now are frozen into it. Raises TypeError or ValueError for
         arguments that cannot be stored as JSON.
         """
+        return self.enqueue_with(task, {}, args, kwargs)
+
+    def enqueue_with[**P, R](
+        self,
+        task: "Task[P, R]",
+        options: RayOptions,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> "TaskResult[P, R]":
+        """Enqueue with options of this one call; raise ConfigurationError for bad ones."""
         self.validate_task(task)
         arguments = outcome.storable(
             {"args": args, "kwargs": kwargs}, "arguments", outcome.RESULT
@@ -59,7 +69,7 @@ class RayBackend(BaseTaskBackend):
             priority=task.priority,
             run_after=task.run_after,
             arguments=json.loads(arguments),
-            options=msgspec.to_builtins(conf.current().options),
+            options=msgspec.to_builtins(in_force(task, options)),
             enqueued_at=timezone.now(),
         )
         result = _result(execution, task, ())

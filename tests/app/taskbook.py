@@ -1,6 +1,10 @@
 """Tasks that the tests of the app enqueue; nothing runs them."""
 
+import functools
+
 from django.tasks import task
+
+from django_ray.tasks.options import ray_options
 
 
 @task
@@ -11,6 +15,29 @@ def plain(*args, **kwargs):
 @task(takes_context=True)
 def contextual(context, number):
     return number
+
+
+@task
+@ray_options(
+    policy="terminal_only", limits={"name": "small", "values": {"retained_nodes": 10}}
+)
+def brief(*args, **kwargs):
+    return None
+
+
+def measured(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+
+    return call
+
+
+@task
+@measured
+@ray_options(retention_days=1)
+def decorated():
+    return None
 
 
 def no_task():

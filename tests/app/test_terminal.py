@@ -181,7 +181,7 @@ def test_end_that_the_producer_told_as_it_is_stays_byte_for_byte(
     assert said(held).detail.availability is DetailAvailability.AVAILABLE
 
 
-@pytest.mark.parametrize(("told", "outcome"), permutations(ENDS, 2))
+@pytest.mark.parametrize(("told", "outcome"), list(permutations(ENDS, 2)))
 def test_end_that_the_producer_told_otherwise_is_settled_by_the_row(
     writer, held, book, told, outcome
 ):

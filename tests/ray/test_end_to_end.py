@@ -11,6 +11,7 @@ from django_ray.models.executions import ExecutionLease
 from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
 from django_ray.protocol.records import decode_detail
 from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
+from django_ray.tasks.options import enqueue_with
 from tests.ray import tasks
 from tests.ray.conftest import wait_until
 from tests.ray.working import row_of, summary_of, work
@@ -119,10 +120,12 @@ def test_unreachable_database_of_the_collector_does_not_fail_the_task(
 
 def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, settings):
     results = {}
-    for policy in ("summary", "terminal_only", "disabled"):
+    for policy in ("summary", "terminal_only"):
         settings.DJANGO_RAY = {"REPORTING_POLICY": policy}
         results[policy] = tasks.doubled_sum.enqueue(3)
     settings.DJANGO_RAY = {}
+    disabled = enqueue_with(tasks.doubled_sum, {"policy": "disabled"}, 3)
+    results["disabled"] = disabled
 
     work(worker, *results.values())
 
@@ -137,6 +140,10 @@ def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, setting
         "disabled": ("SUCCEEDED", "DISABLED", 0),
     }
     assert not NodeDetail.objects.exists()
+    assert not RunStages.objects.exists()
+    # A collector's first act is to make its run's row.
+    assert not WorkflowRun.objects.filter(run_id=row_of(disabled).run_id).exists()
+    assert WorkflowRun.objects.count() == 2
 
 
 def test_whatever_the_function_does_its_end_is_recorded(worker, settings):
