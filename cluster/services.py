@@ -6,13 +6,17 @@ folder, and stopped when the one who started it is done.
 
 import atexit
 import os
+import pwd
 import shutil
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+SERVER_USER = "postgres"
 
 
 @contextmanager
@@ -34,6 +38,63 @@ def postgresql(folder: Path) -> Iterator[str]:
         yield url
     finally:
         server.cleanup()
+
+
+@contextmanager
+def installed_postgresql(version: int) -> Iterator[str | None]:
+    """Give the URL of a server of the PostgreSQL `version` this machine has, or None.
+
+    PostgreSQL refuses to be root, so root starts it as the user its package made.
+    """
+    tools = _tools_of(version)
+    user = SERVER_USER if os.geteuid() == 0 else None
+    if tools is None or (user is not None and not _has_user(user)):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="django-ray-pg-") as name:
+        if user is not None:
+            shutil.chown(name, user)
+        data = f"{name}/data"
+
+        def run(tool: str, *words: str) -> None:
+            subprocess.run(
+                [tools / tool, "-D", data, *words],
+                check=True,
+                cwd=name,
+                stdout=subprocess.DEVNULL,
+                user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                extra_groups=None if user is None else [],
+            )
+
+        run("initdb", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        where = f"-k {name} -c listen_addresses="
+        run("pg_ctl", "-w", "-l", f"{name}/log", "-o", where, "start")
+        try:
+            yield f"postgresql://postgres@/postgres?host={name}"
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+def _tools_of(version: int) -> Path | None:
+    """Return the folder of PostgreSQL's own programs of this major version."""
+    on_path = shutil.which("pg_ctl")
+    for folder in (
+        Path(f"/usr/lib/postgresql/{version}/bin"),
+        *([Path(on_path).resolve().parent] if on_path else []),
+    ):
+        if not (folder / "initdb").exists():
+            continue
+        said = subprocess.run(
+            [folder / "pg_ctl", "--version"], capture_output=True, text=True, check=True
+        )
+        if said.stdout.split()[2].partition(".")[0] == str(version):
+            return folder
+    return None
+
+
+def _has_user(name: str) -> bool:
+    return any(user.pw_name == name for user in pwd.getpwall())
 
 
 def postgresql_of_this_process() -> str:

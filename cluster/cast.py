@@ -1,0 +1,156 @@
+"""Who takes part in a race, each on a connection of its own, and one race after another."""
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import psycopg
+from django.db import connection
+
+from cluster.interleave import (
+    Actor,
+    Arrive,
+    Choose,
+    Connection,
+    Play,
+    Theatre,
+    every,
+    seeded,
+    step_through,
+)
+from cluster.races import World
+from cluster.verdict import Judge, look
+from django_ray.storage import pool
+
+STALE = ("stale", "foreign")
+"""Writers whose epoch, and whose run, is not current any more."""
+
+WRITERS = ("new", "grown", "heir")
+"""Of the current run: a small publication, one with a topology, a restarted collector."""
+
+OTHERS = ("lifecycle", "reader")
+
+UNSYNCED = "SET synchronous_commit = off"
+"""Nothing here survives a crash, and nothing is claimed of one."""
+
+
+TIDY = 1_000
+"""After so many races, what they left dead in the tables is vacuumed away."""
+
+
+class Race:
+    """Everybody, connected to one database, and what became of all races so far."""
+
+    def __init__(self, url: str) -> None:
+        self._admin = _connected(url)
+        self._watch = _connected(url)
+        self.world = World(self._admin)
+        self.judge = Judge(self.world)
+        self._theatre = Theatre(actors(self.world, url), self._watch)
+        self.answers: dict[tuple[str, ...], Counter[str]] = {}
+        self.races = self.waits = 0
+
+    def close(self) -> None:
+        """Let everybody leave, and the execution go."""
+        self._theatre.close()
+        self.world.remove()
+        self._admin.close()
+        self._watch.close()
+
+    def every(self, names: Sequence[str]) -> int:
+        """Play and judge every interleaving of these actors; return how many there are."""
+        return sum(1 for _ in every(lambda choose: self.play(names, choose)))
+
+    def seeds(self, seeds: range) -> int:
+        """Play five actors by each seed, which chooses among the kinds of writer too."""
+        for seed in seeds:
+            stale = STALE[seed % len(STALE)]
+            writer = WRITERS[seed // len(STALE) % len(WRITERS)]
+            self.play((stale, writer, *OTHERS), seeded(seed))
+        return len(seeds)
+
+    def play(self, names: Sequence[str], choose: Choose) -> Play:
+        """Play one interleaving from the beginning, and judge it."""
+        self.world.restore()
+        play = self._theatre.play(names, choose)
+        try:
+            self.judge.judge(play.outcomes)
+        except AssertionError as exc:
+            line = traceback.extract_tb(exc.__traceback__)[-1].line
+            order = "; ".join(play.moves)
+            raise AssertionError(f"{line} {exc} after {order}") from exc
+        self._count(names, play)
+        return play
+
+    def _count(self, names: Sequence[str], play: Play) -> None:
+        answers = self.answers.setdefault(tuple(names), Counter())
+        answers.update(
+            f"{name} {type(answer).__name__}" for name, answer in play.outcomes.items()
+        )
+        self.waits += play.waits
+        self.races += 1
+        if not self.races % TIDY:
+            for table in self.world.tables:
+                self._admin.execute(f"VACUUM {table}".encode())
+
+
+def actors(world: World, url: str) -> list[Actor]:
+    """Return everybody, not yet connected."""
+    return [
+        _writer("stale", url, world.write_stale),
+        _writer("foreign", url, world.write_foreign),
+        _writer("new", url, world.write_new),
+        _writer("grown", url, world.write_grown),
+        _writer("heir", url, world.take_over),
+        _django("lifecycle", world.time_out, ends=True),
+        _django("reader", lambda: look(world), ends=False),
+    ]
+
+
+def pairs() -> list[tuple[str, ...]]:
+    """Return every two that can meet: a run has one newest collector."""
+    everybody = (*STALE, *WRITERS, *OTHERS)
+    return [
+        pair for pair in combinations(everybody, 2) if set(pair) != {"new", "grown"}
+    ]
+
+
+def triples() -> list[tuple[str, ...]]:
+    """Return every three with a writer, writers in their shortest form."""
+    return [
+        three
+        for three in combinations((*STALE, "new", *OTHERS), 3)
+        if set(three) & {*STALE, "new"}
+    ]
+
+
+def _writer(name: str, url: str, part: Callable[[Connection], object]) -> Actor:
+    held: list[Connection] = []
+
+    def connect(arrive: Arrive) -> Connection:
+        conn = _connected(url)
+        step_through(conn, arrive, ends=True)
+        held.append(conn)
+        return conn
+
+    return Actor(name, connect, lambda: part(held[0]))
+
+
+def _connected(url: str) -> Connection:
+    conn = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+    pool.configure(conn)
+    conn.execute(UNSYNCED)
+    return conn
+
+
+def _django(name: str, part: Callable[[], object], *, ends: bool) -> Actor:
+    def connect(arrive: Arrive) -> Connection:
+        connection.ensure_connection()
+        conn: Connection = connection.connection
+        with connection.cursor() as cursor:
+            cursor.execute(UNSYNCED)
+        step_through(conn, arrive, ends=ends)
+        return conn
+
+    return Actor(name, connect, part)
