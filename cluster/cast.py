@@ -29,7 +29,11 @@ STALE = ("stale", "foreign")
 WRITERS = ("new", "grown", "heir")
 """Of the current run: a small publication, one with a topology, a restarted collector."""
 
-OTHERS = ("lifecycle", "reader")
+OTHERS = ("lifecycle", "cleanup", "reader")
+"""The end of the run, the removal of its detail, and somebody who reads both."""
+
+CLEANERS = ("cleanup", "sweep")
+"""The removal of one run, and a whole pass: too many statements for all of its orders."""
 
 UNSYNCED = "SET synchronous_commit = off"
 """Nothing here survives a crash, and nothing is claimed of one."""
@@ -66,8 +70,9 @@ class Race:
         """Play five actors by each seed, which chooses among the kinds of writer too."""
         for seed in seeds:
             stale = STALE[seed % len(STALE)]
-            writer = WRITERS[seed // len(STALE) % len(WRITERS)]
-            self.play((stale, writer, *OTHERS), seeded(seed))
+            writer = WRITERS[seed % len(WRITERS)]
+            cleaner = CLEANERS[seed // 2 % len(CLEANERS)]
+            self.play((stale, writer, "lifecycle", cleaner, "reader"), seeded(seed))
         return len(seeds)
 
     def play(self, names: Sequence[str], choose: Choose) -> Play:
@@ -86,7 +91,8 @@ class Race:
     def _count(self, names: Sequence[str], play: Play) -> None:
         answers = self.answers.setdefault(tuple(names), Counter())
         answers.update(
-            f"{name} {type(answer).__name__}" for name, answer in play.outcomes.items()
+            f"{name} {answer if isinstance(answer, str) else type(answer).__name__}"
+            for name, answer in play.outcomes.items()
         )
         self.waits += play.waits
         self.races += 1
@@ -104,6 +110,8 @@ def actors(world: World, url: str) -> list[Actor]:
         _writer("grown", url, world.write_grown),
         _writer("heir", url, world.take_over),
         _django("lifecycle", world.time_out, ends=True),
+        _django("cleanup", world.clean_up, ends=True),
+        _django("sweep", world.sweep, ends=True),
         _django("reader", lambda: look(world), ends=False),
     ]
 

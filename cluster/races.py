@@ -16,6 +16,9 @@ import msgspec
 from cluster import runs
 from cluster.interleave import Connection
 from django_ray import conf
+from django_ray.maintenance import cleanup, removal
+from django_ray.maintenance.candidates import Kind, Target
+from django_ray.maintenance.removal import Removed
 from django_ray.models.executions import RayTaskExecution
 from django_ray.progress.delta import Fenced, Outcome, Publication, Revisions
 from django_ray.progress.pages import Candidate
@@ -32,6 +35,8 @@ MARKS = ("stale", "foreign", "new", "heir", "grown")
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 OWNER = "race"
+DATABASE = "default"
+BATCH = 100
 
 OF_RUNS: LiteralString = (
     "run_id IN (SELECT id FROM django_ray_run WHERE execution_id = %(id)s)"
@@ -76,6 +81,7 @@ class World:
         admin.execute(MALFORM, {"due": BEGAN, "run_id": self.held.identity.run_id})
         self.took_over = False
         self.due = BEGAN + dt.timedelta(days=7)
+        self._now = self.due + dt.timedelta(days=1)
         self._save()
 
     def restore(self) -> None:
@@ -147,6 +153,28 @@ class World:
         """End the run as its worker does, long enough ago for its detail to be due."""
         return self._end(self.held, WorkflowState.TIMED_OUT)
 
+    def clean_up(self) -> str:
+        """Remove the run's detail as cleanup does, once it has found it due."""
+        target = Target(
+            execution_pk=self.pk,
+            run_pk=self._run_pk,
+            run_id=self.held.identity.run_id,
+            rows=NODES,
+        )
+        removed = Removed()
+        removal.remove(
+            Kind.expired_runs, DATABASE, target, self._now, BATCH, to=removed
+        )
+        return _told_of(removed.items)
+
+    def sweep(self) -> str:
+        """Make a whole pass of cleanup; the first attempt is due at any time."""
+        report = cleanup.clean(
+            using=DATABASE, now=self._now, delete=True, batch_size=BATCH
+        )
+        assert not report.diagnostics, report.diagnostics
+        return _told_of(sum(swept.removed.items for swept in report.swept))
+
     # How it was made
 
     def _enqueued(self) -> RayTaskExecution:
@@ -216,6 +244,10 @@ class World:
         self._digest = (
             f"SELECT md5(string_agg(r, '|' ORDER BY r)) FROM ({rows}) AS t (r)".encode()
         )
+
+
+def _told_of(removed: int) -> str:
+    return "removed" if removed else "spared"
 
 
 def _chain(start: int, stop: int) -> list[frames.Node]:

@@ -109,6 +109,8 @@ class Judge:
     def _judge_state(self, outcomes: Mapping[str, object]) -> None:
         after = look(self._world)
         after.require_one_publication()
+        if after.run is None:
+            assert "removed" in outcomes.values(), "a run is gone and none was removed"
         self._judge_writers(outcomes, after)
         self._judge_end("lifecycle" in outcomes, after)
         for held in (self._world.earlier, self._world.held):

@@ -1,8 +1,8 @@
 """Is there an order of statements in which a stale write, a mixed reading or a half-ended run gets through?
 
-A stale and a new writer, a lifecycle transition and a reader, on real connections, step by
-statement: every interleaving of every two that can meet, and of every three with a writer;
-all together by seeds. After each, every invariant of storage is judged. The same again on
+A stale and a new writer, a lifecycle transition, cleanup and a reader, on real connections,
+step by statement: every interleaving of every two that can meet, and of every three with a
+writer; all five by seeds. After each, every invariant of storage is judged. The same again on
 PostgreSQL 15, where this machine has one and the first server is another.
 """
 
@@ -113,6 +113,9 @@ class FenceRace:
             race = answers[writer, "lifecycle"]
             assert race[f"{writer} Published"], race
             assert race[f"{writer} Fenced"], race
+        due = answers["lifecycle", "cleanup"]
+        assert due["cleanup removed"], due
+        assert due["cleanup spared"], due
         for stale in self.cast.STALE:
             for race in answers.values():
                 assert not race[f"{stale} Published"], race

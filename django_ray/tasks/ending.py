@@ -8,6 +8,8 @@ attempt has its copy before anything resets the execution for a retry. ADR-0004.
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Case, When
+
 from django_ray import conf
 from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
@@ -29,6 +31,14 @@ class End:
     error: Failed | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The locked row of the run."""
+
+    pk: int
+    standing: Standing
+
+
 def record(
     execution: RayTaskExecution, identity: RunIdentity, end: End, *, now: datetime
 ) -> None:
@@ -38,7 +48,7 @@ def record(
     closed = envelope.close(
         None if stored is None else bytes(stored),
         identity,
-        standing=None if run is None else _standing(run),
+        standing=None if run is None else run.standing,
         options=_options_of(execution),
         plan_fingerprint=execution.plan_fingerprint,
         started_at=execution.started_at,
@@ -55,28 +65,30 @@ def record(
     _copy(execution, end)
 
 
-def _lock_run(identity: RunIdentity) -> WorkflowRun | None:
-    """Lock the run's row after the execution's; None when no collector ever began it."""
-    return (
+def _lock_run(identity: RunIdentity) -> _Run | None:
+    """Lock the run's row after the execution's; None when no collector ever began it.
+
+    An expiry that is no time, as infinity is none, must not keep a run from its end.
+    """
+    row = (
         WorkflowRun.objects.select_for_update(no_key=True)
-        .only("summary_revision", "retention_days", "expires_at")
         .filter(
             execution_id=identity.task_execution_pk,
             attempt_number=identity.attempt_number,
             execution_generation=identity.execution_generation,
             run_id=identity.run_id,
         )
+        .annotate(
+            stands=Case(When(expires_at__range=envelope.TIMES, then="expires_at"))
+        )
+        .values_list("pk", "summary_revision", "retention_days", "stands")
         .first()
     )
-
-
-def _standing(run: WorkflowRun) -> Standing:
-    expires = run.expires_at
-    return Standing(
-        revision=run.summary_revision,
-        retention_days=run.retention_days,
-        expires_at_ms=None if expires is None else envelope.milliseconds(expires),
-    )
+    if row is None:
+        return None
+    pk, revision, retention_days, stands = row
+    expires_at_ms = None if stands is None else envelope.milliseconds(stands)
+    return _Run(pk, Standing(revision, retention_days, expires_at_ms))
 
 
 def _options_of(execution: RayTaskExecution) -> conf.Options:
@@ -87,13 +99,14 @@ def _options_of(execution: RayTaskExecution) -> conf.Options:
         return conf.Settings().options
 
 
-def _stamp(run: WorkflowRun, closed: summaries.Summary) -> None:
+def _stamp(run: _Run, closed: summaries.Summary) -> None:
     """Give the run's row its expiry, never an earlier one; its revisions stay as they are."""
-    assert closed.expires_at_ms is not None
-    expires = envelope.moment(closed.expires_at_ms)
-    if run.expires_at is None or run.expires_at < expires:
-        run.expires_at = expires
-        run.save(update_fields=["expires_at"])
+    expires, stands = closed.expires_at_ms, run.standing.expires_at_ms
+    assert expires is not None
+    if stands is None or stands < expires:
+        WorkflowRun.objects.filter(pk=run.pk).update(
+            expires_at=envelope.moment(expires)
+        )
 
 
 def _copy(execution: RayTaskExecution, end: End) -> None:

@@ -14,6 +14,7 @@ from django_ray.conf import Options
 from django_ray.errors import IntegrityFault
 from django_ray.identity import RunIdentity
 from django_ray.protocol import summary as summaries
+from django_ray.protocol.frames import MAXIMUM_MILLISECONDS
 from django_ray.protocol.summary import Detail, NodeCounts, Summary
 from django_ray.protocol.vocabulary import (
     DetailAvailability,
@@ -31,6 +32,9 @@ UNREPORTED = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+TIMES = (_EPOCH, _EPOCH + MAXIMUM_MILLISECONDS * _MILLISECOND)
+"""The first and the last time that a summary can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def milliseconds(at: datetime) -> int:
 
 def moment(at_ms: int) -> datetime:
     """Return a time of the summary as the rows have it."""
-    return _EPOCH + timedelta(milliseconds=at_ms)
+    return _EPOCH + at_ms * _MILLISECOND
 
 
 def _last(

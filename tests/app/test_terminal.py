@@ -429,6 +429,28 @@ def test_envelope_extends_an_earlier_expiry_and_shortens_none(
     assert said(held).expires_at_ms == envelope.milliseconds(expires)
 
 
+@pytest.mark.parametrize("stands", ["-infinity", "infinity", "0044-03-15 BC"])
+@pytest.mark.parametrize("outcome", WINNERS)
+def test_expiry_that_is_no_time_keeps_no_run_from_its_end(held, book, stands, outcome):
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_ray_run SET expires_at = %s", [stands])
+
+    end(held, outcome)
+
+    assert_one_truth(held, outcome)
+    assert WorkflowRun.objects.get().expires_at == LATER + WEEK
+
+
+def test_expiry_at_the_end_of_time_stands(held, book):
+    _, last = envelope.TIMES
+    WorkflowRun.objects.update(expires_at=last)
+
+    end(held, WorkflowState.LOST)
+
+    assert_one_truth(held, WorkflowState.LOST)
+    assert WorkflowRun.objects.get().expires_at == last
+
+
 @pytest.mark.parametrize("field", ["attempt_number", "execution_generation"])
 def test_expiry_is_given_to_exactly_the_run_that_ended(held, book, field):
     WorkflowRun.objects.update(**{field: 9})

@@ -58,6 +58,14 @@ def test_restarted_collector_and_the_one_before_it_never_mix(race):
     }
 
 
+def test_cleanup_removes_a_run_that_has_ended_and_never_one_that_goes_on(race):
+    for play in every(lambda choose: race.play(("lifecycle", "cleanup"), choose)):
+        ended_first = play.moves[0] == "lifecycle SELECT execution"
+        assert play.outcomes["cleanup"] == ("removed" if ended_first else "spared")
+
+    assert race.races > 4
+
+
 def test_reader_never_sees_rows_of_one_publication_with_the_revision_of_another(race):
     seen = set()
     for play in every(lambda choose: race.play(("new", "reader"), choose)):
