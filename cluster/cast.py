@@ -26,14 +26,19 @@ from django_ray.storage import pool
 STALE = ("stale", "foreign")
 """Writers whose epoch, and whose run, is not current any more."""
 
-WRITERS = ("new", "grown", "heir")
-"""Of the current run: a small publication, one with a topology, a restarted collector."""
+COLLECTOR = ("new", "promoter", "stager", "grower")
+"""What the newest collector may be doing: a small publication, one with a topology that is
+staged, the staging of one, both. It does one thing at a time."""
 
-OTHERS = ("lifecycle", "cleanup", "reader")
-"""The end of the run, the removal of its detail, and somebody who reads both."""
+WRITERS = ("new", "grower", "heir")
+"""Who publishes; the last is a collector that was restarted."""
 
-CLEANERS = ("cleanup", "sweep")
-"""The removal of one run, and a whole pass: too many statements for all of its orders."""
+ALONE = (*STALE, *COLLECTOR[:3], "heir", "lifecycle", "cleanup", "reader")
+"""Whose statements are few enough for all orders of two. `sweep`, a whole pass of cleanup,
+and `grower` meet the others by seeds."""
+
+FEW = ("stale", "new", "lifecycle", "cleanup", "reader")
+"""Whose are few enough for all orders of three."""
 
 UNSYNCED = "SET synchronous_commit = off"
 """Nothing here survives a crash, and nothing is claimed of one."""
@@ -71,7 +76,7 @@ class Race:
         for seed in seeds:
             stale = STALE[seed % len(STALE)]
             writer = WRITERS[seed % len(WRITERS)]
-            cleaner = CLEANERS[seed // 2 % len(CLEANERS)]
+            cleaner = ("cleanup", "sweep")[seed // 2 % 2]
             self.play((stale, writer, "lifecycle", cleaner, "reader"), seeded(seed))
         return len(seeds)
 
@@ -107,7 +112,9 @@ def actors(world: World, url: str) -> list[Actor]:
         _writer("stale", url, world.write_stale),
         _writer("foreign", url, world.write_foreign),
         _writer("new", url, world.write_new),
-        _writer("grown", url, world.write_grown),
+        _writer("promoter", url, world.promote),
+        _writer("stager", url, world.stage),
+        _writer("grower", url, world.grow),
         _writer("heir", url, world.take_over),
         _django("lifecycle", world.time_out, ends=True),
         _django("cleanup", world.clean_up, ends=True),
@@ -117,20 +124,13 @@ def actors(world: World, url: str) -> list[Actor]:
 
 
 def pairs() -> list[tuple[str, ...]]:
-    """Return every two that can meet: a run has one newest collector."""
-    everybody = (*STALE, *WRITERS, *OTHERS)
-    return [
-        pair for pair in combinations(everybody, 2) if set(pair) != {"new", "grown"}
-    ]
+    """Return every two that can meet."""
+    return [pair for pair in combinations(ALONE, 2) if not set(pair) <= {*COLLECTOR}]
 
 
 def triples() -> list[tuple[str, ...]]:
-    """Return every three with a writer, writers in their shortest form."""
-    return [
-        three
-        for three in combinations((*STALE, "new", *OTHERS), 3)
-        if set(three) & {*STALE, "new"}
-    ]
+    """Return every three with a writer."""
+    return [three for three in combinations(FEW, 3) if {*three} & {"stale", "new"}]
 
 
 def _writer(name: str, url: str, part: Callable[[Connection], object]) -> Actor:

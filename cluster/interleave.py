@@ -118,10 +118,14 @@ class Actor:
         self.state = State.moving
         self._go.release()
 
-    def leave(self) -> None:
-        """End the thread; its connection goes with it."""
+    def dismiss(self) -> None:
+        """Let the actor run to the end of its part, if it is in one, and leave."""
         self._leaving = True
-        self._go.release()
+        # Once for the statement it may be parked at, once for its next part.
+        self._go.release(2)
+
+    def join(self) -> None:
+        """Wait until the actor has left; its connection goes with it."""
         self._thread.join(STUCK_S)
 
     def _live(self) -> None:
@@ -133,20 +137,19 @@ class Actor:
             return
         self.pid = conn.info.backend_pid
         self._tell(State.done, None)
-        while True:
-            self._go.acquire()
-            if self._leaving:
-                break
+        self._go.acquire()
+        while not self._leaving:
             try:
                 outcome = self._part()
             except Exception as exc:
                 # What a part raises is an outcome: the world judges it.
                 outcome = exc
             self._tell(State.done, outcome)
+            self._go.acquire()
         conn.close()
 
     def _arrive(self, statement: str) -> None:
-        if threading.current_thread() is not self._thread:
+        if self._leaving:
             return
         self.statement = statement
         self._tell(State.parked, None)
@@ -181,7 +184,9 @@ class Theatre:
     def close(self) -> None:
         """Let every actor leave."""
         for actor in self.actors.values():
-            actor.leave()
+            actor.dismiss()
+        for actor in self.actors.values():
+            actor.join()
 
     def play(self, names: Sequence[str], choose: Choose) -> Play:
         """Let the named actors play their parts in the order that `choose` makes."""

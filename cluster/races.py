@@ -1,8 +1,9 @@
 """The one execution that all actors of a race reach for, and what each does with it.
 
 It is in its second attempt. The first ended and is kept; of the second, two collectors were
-begun, so that the older one is stale, and its expiry is malformed: due while it runs. It is
-made once by the product's functions, and put back as it was before every interleaving.
+begun, so that the older one is stale, a larger topology is staged, and its expiry is
+malformed: due while it runs. It is made once by the product's functions, and put back as it
+was before every interleaving.
 """
 
 import datetime as dt
@@ -20,7 +21,14 @@ from django_ray.maintenance import cleanup, removal
 from django_ray.maintenance.candidates import Kind, Target
 from django_ray.maintenance.removal import Removed
 from django_ray.models.executions import RayTaskExecution
-from django_ray.progress.delta import Fenced, Outcome, Publication, Revisions
+from django_ray.progress.delta import (
+    Delta,
+    Fenced,
+    Moved,
+    Outcome,
+    Publication,
+    Revisions,
+)
 from django_ray.progress.pages import Candidate
 from django_ray.protocol import frames, summary
 from django_ray.protocol.vocabulary import NodeState, WorkflowState
@@ -29,8 +37,8 @@ from django_ray.tasks import transitions
 from django_ray.tasks.outcome import lost
 from django_ray.tasks.transitions import Held, Recorded, Stale
 
-NODES, GROWN = 4, 7
-MARKS = ("stale", "foreign", "new", "heir", "grown")
+NODES, GROWN, MORE = 4, 7, 9
+MARKS = ("stale", "foreign", "new", "heir", "promoter", "grower")
 """What each writer says in the record of node 0; the first two must never be read."""
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -73,11 +81,12 @@ class World:
         self._publications = {
             mark: _told(self._mind, mark) for mark in ("stale", "new", "heir")
         }
-        self._candidate = self._grown()
         self.base = self._mind.draft.base
         begun = load.begin(admin, self.held.identity, 7)
         assert isinstance(begun, load.Begun)
         self._run_pk, self.epoch = begun.run_pk, begun.writer_epoch
+        self._publications["promoter"] = self._promotion()
+        self._growth, self._candidate = self._grown(MORE, "grower")
         admin.execute(MALFORM, {"due": BEGAN, "run_id": self.held.identity.run_id})
         self.took_over = False
         self.due = BEGAN + dt.timedelta(days=7)
@@ -122,17 +131,26 @@ class World:
         """Publish as the run's newest collector."""
         return self._publish(conn, self.epoch, self._publications["new"])
 
-    def write_grown(self, conn: Connection) -> Outcome | stage.Staged:
-        """Stage a larger topology as the newest collector, and publish it."""
-        staged = stage.stage(
+    def promote(self, conn: Connection) -> Outcome:
+        """Publish the staged topology as the newest collector."""
+        outcome = self._publish(conn, self.epoch, self._publications["promoter"])
+        return self._heed(conn, outcome)
+
+    def stage(self, conn: Connection) -> stage.Staged | Fenced | Moved:
+        """Stage a still larger topology as the newest collector."""
+        return stage.stage(
             conn, self.held.identity, self._run_pk, self.epoch, self._candidate
         )
+
+    def grow(self, conn: Connection) -> Outcome:
+        """Stage a still larger topology as the newest collector, and publish it."""
+        staged = self.stage(conn)
         if not isinstance(staged, stage.Staged):
-            return staged
+            return self._heed(conn, staged)
         publication = self._mind.draft.publication(
             self._growth, staged.manifest_id, runs.now_ms()
         )
-        return self._publish(conn, self.epoch, publication)
+        return self._heed(conn, self._publish(conn, self.epoch, publication))
 
     def take_over(self, conn: Connection) -> Outcome | load.Begun:
         """Begin as a collector that was restarted, and publish.
@@ -206,17 +224,31 @@ class World:
     def _end(self, held: Held, state: WorkflowState) -> Recorded | Stale:
         return transitions.fail(held, state, lost("race"), reason="race", now=BEGAN)
 
-    def _grown(self) -> Candidate:
-        """Prepare the delta of a larger graph, and return its topology."""
-        model = self._mind.model
-        self._mind.register(_chain(NODES, GROWN))
-        _say(self._mind, "grown")
-        growth = model.take(runs.now_ms() + 10_000)
+    def _promotion(self) -> Publication:
+        """Stage a larger topology, and compose the publication of it."""
+        growth, self._candidate = self._grown(GROWN, "promoter")
+        staged = self.stage(self._admin)
+        assert isinstance(staged, stage.Staged)
+        mind = self._mind
+        publication = mind.draft.publication(growth, staged.manifest_id, runs.now_ms())
+        mind.model.restore(growth)
+        return publication
+
+    def _grown(self, nodes: int, mark: str) -> tuple[Delta, Candidate]:
+        """Prepare the delta of a larger graph and its topology, without writing either."""
+        self._mind.register(_chain(NODES, nodes))
+        _say(self._mind, mark)
+        growth = self._mind.model.take(runs.now_ms() + 10_000)
         assert growth is not None
-        self._growth = growth
         candidate = self._mind.draft.candidate(growth)
         assert candidate is not None
-        return candidate
+        return growth, candidate
+
+    def _heed[T: Outcome](self, conn: Connection, outcome: T) -> T:
+        """Remove what was staged, as a collector does that was fenced off."""
+        if isinstance(outcome, Fenced):
+            stage.discard(conn, self._run_pk, self.epoch)
+        return outcome
 
     def _publish(
         self, conn: Connection, epoch: int, publication: Publication

@@ -89,41 +89,39 @@ class Judge:
 
     def judge(self, outcomes: Mapping[str, object]) -> None:
         """Fail unless every invariant holds, and every actor was told the truth."""
-        faults = [each for each in outcomes.values() if isinstance(each, Exception)]
-        assert not faults, faults
+        answers = {
+            name: answer
+            for name, answer in outcomes.items()
+            if not isinstance(answer, Seen)
+        }
+        faults = [each for each in answers.values() if isinstance(each, Exception)]
+        assert not faults, answers
         for mark in MARKS[:2]:
-            assert isinstance(outcomes.get(mark, Fenced("")), Fenced), outcomes
+            assert isinstance(answers.get(mark, Fenced("")), Fenced), answers
         for seen in outcomes.values():
             if isinstance(seen, Seen):
                 seen.require_one_publication()
-        answers = [
-            f"{name}: {answer!r}"
-            for name, answer in outcomes.items()
-            if not isinstance(answer, Seen)
-        ]
-        left = (self._world.fingerprint(), *answers)
+        left = (self._world.fingerprint(), *map(repr, answers.items()))
         if left not in self.judged:
-            self._judge_state(outcomes)
+            self._judge_state(answers)
             self.judged.add(left)
 
-    def _judge_state(self, outcomes: Mapping[str, object]) -> None:
+    def _judge_state(self, answers: Mapping[str, object]) -> None:
         after = look(self._world)
         after.require_one_publication()
         if after.run is None:
-            assert "removed" in outcomes.values(), "a run is gone and none was removed"
-        self._judge_writers(outcomes, after)
-        self._judge_end("lifecycle" in outcomes, after)
+            assert "removed" in answers.values(), "a run is gone and none was removed"
+        self._judge_writers(answers, after)
+        self._judge_end("lifecycle" in answers, after)
         for held in (self._world.earlier, self._world.held):
             if WorkflowRun.objects.filter(run_id=held.identity.run_id).exists():
                 runs.require_sound(held.identity.run_id)
         assert _terminal_summary(self._world.earlier) == self._earlier
 
-    def _judge_writers(self, outcomes: Mapping[str, object], after: Seen) -> None:
+    def _judge_writers(self, answers: Mapping[str, object], after: Seen) -> None:
         """What was answered as published is there, and nothing else."""
         world, run = self._world, after.run
-        published = [
-            mark for mark in MARKS if isinstance(outcomes.get(mark), Published)
-        ]
+        published = [mark for mark in MARKS if isinstance(answers.get(mark), Published)]
         if run is None:
             return
         assert run.summary_revision == world.base.summary + len(published)
