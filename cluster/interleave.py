@@ -25,7 +25,8 @@ from psycopg.rows import TupleRow
 
 STUCK_S = 30.0
 GLANCE_S = 0.003
-"""How long a statement may take before PostgreSQL is asked whether it waits."""
+"""How long a statement may take before PostgreSQL is asked whether it waits; twice as long
+before it is asked again."""
 
 BLOCKED: LiteralString = """
 SELECT pid FROM unnest(%(pids)s::int4[]) AS actor (pid)
@@ -210,19 +211,21 @@ class Theatre:
     def _settle(self, cast: Sequence[Actor]) -> int:
         """Wait until whoever moves waits for another's lock; return how many do."""
         until = time.monotonic() + STUCK_S
+        patience = GLANCE_S
         while True:
             moving = [actor for actor in cast if actor.state is State.moving]
             if not moving or (
-                not self._heard()
+                not self._heard(patience)
                 and self._all_wait(moving, [each.pid for each in cast])
             ):
                 return len(moving)
             if time.monotonic() > until:
                 raise AssertionError(f"{moving[0].name} is stuck.")
+            patience = min(2 * patience, 30 * GLANCE_S)
 
-    def _heard(self) -> bool:
+    def _heard(self, patience: float) -> bool:
         try:
-            self._news.get(timeout=GLANCE_S)
+            self._news.get(timeout=patience)
         except queue.Empty:
             return False
         return True

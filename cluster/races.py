@@ -60,6 +60,12 @@ TABLES: Mapping[LiteralString, LiteralString] = {
     "stages": OF_RUNS,
 }
 
+MOMENTARY: LiteralString = (
+    "CASE WHEN to_jsonb(t) ? 'body' THEN '{id,created_at}' ELSE '{created_at}' END"
+)
+"""What differs between two equal orders: when a topology was staged, and the key of a page,
+which nothing names."""
+
 MALFORM: LiteralString = """
 UPDATE django_ray_run SET expires_at = %(due)s WHERE run_id = %(run_id)s
 """
@@ -270,7 +276,8 @@ class World:
             again.append(f"INSERT INTO django_ray_{table} SELECT * FROM saved_{table}")
         self._again = "; ".join([*again, "COMMIT"]).encode()
         rows = " UNION ALL ".join(
-            f"SELECT '{table}' || t::text FROM django_ray_{table} AS t WHERE {where}"
+            f"SELECT '{table}' || (to_jsonb(t) - ({MOMENTARY})::text[])::text "
+            f"FROM django_ray_{table} AS t WHERE {where}"
             for table, where in TABLES.items()
         )
         self._digest = (
