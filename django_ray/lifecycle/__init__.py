@@ -1,0 +1,1 @@
+"""The lifecycle of compiled invocations: a total reducer over plain values, nothing else."""
