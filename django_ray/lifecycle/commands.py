@@ -79,30 +79,28 @@ _LOST_PREPARED = Row(
     outcome=Outcome.OWNER_LOST,
     graph=GraphDisposition.REBUILD_REQUIRED,
 )
-_LOST_IN_PROGRESS = (
-    Row(
-        when=effects_not_started,
-        session=SessionState.QUARANTINED,
-        outcome=Outcome.OWNER_LOST,
-        invocation=InvocationState.TERMINAL,
-        graph=GraphDisposition.REBUILD_REQUIRED,
-        open_outputs=OutputState.NOT_CREATED,
-    ),
-    Row(
-        when=succeeded,
-        session=SessionState.QUARANTINED,
-        invocation=InvocationState.TERMINAL,
-        graph=GraphDisposition.REBUILD_REQUIRED,
-        open_outputs=OutputState.LOST_WITH_OWNER,
-    ),
-    Row(
-        session=SessionState.QUARANTINED,
-        outcome=Outcome.OWNER_LOST,
-        invocation=InvocationState.TERMINAL,
-        graph=GraphDisposition.REBUILD_REQUIRED,
-        open_outputs=OutputState.LOST_WITH_OWNER,
-        retry=RetryDisposition.OPERATOR_RECONCILIATION_REQUIRED,
-    ),
+_LOST_BEFORE_SUBMISSION = Row(
+    when=effects_not_started,
+    session=SessionState.QUARANTINED,
+    outcome=Outcome.OWNER_LOST,
+    invocation=InvocationState.TERMINAL,
+    graph=GraphDisposition.REBUILD_REQUIRED,
+    open_outputs=OutputState.NOT_CREATED,
+)
+_LOST_AFTER_SUCCESS = Row(
+    when=succeeded,
+    session=SessionState.QUARANTINED,
+    invocation=InvocationState.TERMINAL,
+    graph=GraphDisposition.REBUILD_REQUIRED,
+    open_outputs=OutputState.LOST_WITH_OWNER,
+)
+_LOST_AFTER_SUBMISSION = Row(
+    session=SessionState.QUARANTINED,
+    outcome=Outcome.OWNER_LOST,
+    invocation=InvocationState.TERMINAL,
+    graph=GraphDisposition.REBUILD_REQUIRED,
+    open_outputs=OutputState.LOST_WITH_OWNER,
+    retry=RetryDisposition.OPERATOR_RECONCILIATION_REQUIRED,
 )
 
 COMMANDS = {
@@ -227,14 +225,20 @@ COMMANDS = {
             SessionState.QUARANTINED: (_LOST_UNPREPARED,),
         },
         busy={
-            InvocationState.ADMITTING: _LOST_IN_PROGRESS,
-            InvocationState.ADMITTED: _LOST_IN_PROGRESS,
-            InvocationState.SUBMITTING: _LOST_IN_PROGRESS,
-            InvocationState.RUNNING: _LOST_IN_PROGRESS,
-            InvocationState.CONSUMING: _LOST_IN_PROGRESS,
-            InvocationState.CANCELLING: _LOST_IN_PROGRESS,
-            InvocationState.DRAINING: _LOST_IN_PROGRESS,
-            InvocationState.CHECKING_HEALTH: _LOST_IN_PROGRESS,
+            InvocationState.ADMITTING: (_LOST_BEFORE_SUBMISSION,),
+            InvocationState.ADMITTED: (_LOST_BEFORE_SUBMISSION,),
+            InvocationState.SUBMITTING: (_LOST_AFTER_SUBMISSION,),
+            InvocationState.RUNNING: (_LOST_AFTER_SUBMISSION,),
+            InvocationState.CONSUMING: (_LOST_AFTER_SUBMISSION,),
+            InvocationState.CANCELLING: (
+                _LOST_BEFORE_SUBMISSION,
+                _LOST_AFTER_SUBMISSION,
+            ),
+            InvocationState.DRAINING: (_LOST_AFTER_SUCCESS, _LOST_AFTER_SUBMISSION),
+            InvocationState.CHECKING_HEALTH: (
+                _LOST_AFTER_SUCCESS,
+                _LOST_AFTER_SUBMISSION,
+            ),
         },
     ),
     CommandKind.OUTER_DEADLINE_EXPIRED: Requests(

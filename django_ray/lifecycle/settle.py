@@ -45,14 +45,14 @@ def follow(
     `output` is the slot that the row calls claimed. `begun` is the invocation that begins.
     """
     at = event.observed_at
-    settled = _settle(state, row, at, outcome, completed, output, begun)
+    settled = settle(state, row, at, outcome, completed, output, begun)
     while settled is not None and row.issues is not None:
         action = settled.pending
         if action is None or at < action.deadline:
             return Transition(state=settled, action=action)
         row = choose(DEADLINES[action.kind], settled, event)
         outcome = deadline_outcome(settled, action, row)
-        settled = _settle(settled, row, at, outcome, action.token, action.output, None)
+        settled = settle(settled, row, at, outcome, action.token, action.output, None)
     if settled is None:
         return REJECTIONS[RejectionCode.ACTION_SEQUENCE_EXHAUSTED]
     return Transition(state=settled, action=None)
@@ -82,7 +82,7 @@ def deadline_outcome(
     return row.outcome
 
 
-def _settle(
+def settle(
     state: CompiledGraphSessionState,
     row: Row,
     at: int,
