@@ -13,7 +13,7 @@ from django_ray.lifecycle.envelope import callback_fault, command_fault
 from django_ray.lifecycle.events import Callback, Command
 from django_ray.lifecycle.results import REJECTIONS, Rejection, Transition
 from django_ray.lifecycle.settle import expire, follow
-from django_ray.lifecycle.shape import is_known
+from django_ray.lifecycle.shape import is_known, is_well_formed
 from django_ray.lifecycle.state import (
     CompiledGraphInvocationState,
     CompiledGraphSessionState,
@@ -100,10 +100,17 @@ def reduce_lifecycle(
     """Return what `event` makes of `state`; whatever the two are, nothing is raised."""
     if not is_known(state):
         return REJECTIONS[RejectionCode.INVALID_STATE]
-    if type(event) is Callback:
-        return _answered(state, event)
-    if type(event) is Command:
-        return _requested(state, event)
+    try:
+        if type(event) is Callback:
+            return _answered(state, event)
+        if type(event) is Command:
+            return _requested(state, event)
+    except Exception:
+        # Only a sealed state that was changed by force since can lead here, or a mistake
+        # of ours: that one is not to be hidden.
+        if is_well_formed(state):
+            raise
+        return REJECTIONS[RejectionCode.INVALID_STATE]
     return REJECTIONS[RejectionCode.INVALID_EVENT]
 
 

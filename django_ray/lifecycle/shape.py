@@ -114,10 +114,11 @@ def is_known(state: object) -> bool:
     """Claim that `state` is one the reducer made, or could have made."""
     if type(state) is not CompiledGraphSessionState:
         return False
-    return is_sealed(state) or _is_well_formed(state)
+    return is_sealed(state) or is_well_formed(state)
 
 
-def _is_well_formed(state: CompiledGraphSessionState) -> bool:
+def is_well_formed(state: CompiledGraphSessionState) -> bool:
+    """Claim the same of a state by looking at all of it, sealed or not."""
     try:
         return (
             _has_types(state)
@@ -186,25 +187,25 @@ def _has_invocation(state: CompiledGraphSessionState) -> bool:
 
 def _has_pending(state: CompiledGraphSessionState) -> bool:
     """Claim that the pending action is the one that was issued last, as it was issued."""
-    pending = state.pending
+    pending, run = state.pending, state.identity.run
     if pending is None:
         return True
-    output = pending.output
     return (
         type(pending) is Action
         and type(pending.kind) is ActionKind
         and type(pending.token) is int
         and type(pending.deadline) is int
-        and (output is None or type(output) is int)
+        and (pending.output is None or type(pending.output) is int)
+        and terms.is_session_identity(pending.session)
         and (
             pending.invocation is None
-            or terms.is_invocation_identity(pending.invocation, state.identity.run)
+            or terms.is_invocation_identity(pending.invocation, run)
         )
-        and terms.is_session_identity(pending.session)
-        and state.issued > 0
-        and state.completed != state.issued
+        and 0 < state.issued != state.completed
         and pending
-        == make_action(state, state.invocation, pending.kind, state.issued, output)
+        == make_action(
+            state, state.invocation, pending.kind, state.issued, pending.output
+        )
     )
 
 

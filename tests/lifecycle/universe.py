@@ -29,6 +29,7 @@ from django_ray.lifecycle.vocabulary import (
     CallbackKind,
     CommandKind,
     InvocationState,
+    RejectionCode,
     SessionState,
 )
 from tests.lifecycle.entries import applied_rows
@@ -80,31 +81,37 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Universe:
-    """What the walk found; the first node is NEW. `entries` are the table rows applied."""
+    """What the walk found; the first node is NEW. `entries` are the rows that
+    were applied, `rejections` the codes of the events that were not accepted."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     entries: frozenset[str]
+    rejections: frozenset[str]
 
 
 @cache
 def universe():
     """Walk once a process, all lists of cleanup codes as one: no transition reads them."""
-    edges = []
+    edges, rejections = [], set()
     with applied_rows() as entries:
-        nodes = walk(edges.append, codes=False)
-    return Universe(nodes, tuple(edges), frozenset(entries))
+        nodes = walk(edges.append, rejections.add, codes=False)
+    return Universe(nodes, tuple(edges), frozenset(entries), frozenset(rejections))
 
 
-def walk(visit, *, codes):
-    """Visit every edge; return every node. `codes` tells lists of cleanup codes apart."""
+def walk(visit, refuse, *, codes):
+    """Visit every edge, tell every code of refusal; return every node. `codes` tells lists of cleanup codes apart."""
     start = canonical(session(), False, {}, codes)
     seen, queue = {start: start}, deque([start])
     while queue:
         node = queue.popleft()
         concrete.cache_clear()
         for maker in makers(node.state):
-            for source, before, event, result, target in accepted(node, maker, codes):
+            for fields in answers(node, maker, codes):
+                if isinstance(fields, RejectionCode):
+                    refuse(fields)
+                    continue
+                source, before, event, result, target = fields
                 if target not in seen:
                     seen[target] = target
                     queue.append(target)
@@ -144,8 +151,8 @@ def makers(state):
     return made
 
 
-def accepted(node, maker, codes):
-    """Yield the fields of an edge for every way in which the event is accepted."""
+def answers(node, maker, codes):
+    """Yield the fields of an edge, or a code, for every way in which the event goes."""
     for outer_passed in (True,) if node.outer_passed else (False, True):
         known = dict(node.stages)
         pending = node.state.pending
@@ -163,6 +170,7 @@ def accepted(node, maker, codes):
             event = maker(before, own)
             result = reduce_lifecycle(before, event)
             if not isinstance(result, Transition):
+                yield result.code
                 continue
             stage = None if result.action is None else stage_of(result.action.kind)
             if stage is not None and stage not in decided:
