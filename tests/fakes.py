@@ -3,9 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from django_ray.errors import StorageUnavailable
 from django_ray.identity import RunIdentity
+from django_ray.lifecycle.actions import Action
+from django_ray.lifecycle.events import Callback, answer
+from django_ray.lifecycle.vocabulary import ActionKind, CallbackKind
 from django_ray.progress.delta import (
     Fenced,
     Moved,
@@ -270,3 +274,35 @@ class FakeStore:
         self.revisions = publication.after
         self.publications.append(publication)
         self.times.append(self.clock.now_ms)
+
+
+class FakeAdapter:
+    """An adapter whose engine does as it is told: `says` by action, else what is good.
+
+    `dispatched` are the actions in order; each takes one millisecond of the clock.
+    """
+
+    GOOD: ClassVar = {
+        ActionKind.VALIDATE: CallbackKind.VALIDATED,
+        ActionKind.PREPARE: CallbackKind.PREPARED,
+        ActionKind.ADMIT: CallbackKind.ADMITTED,
+        ActionKind.SUBMIT: CallbackKind.SUBMITTED,
+        ActionKind.CONSUME_OUTPUT: CallbackKind.OUTPUT_CONSUMED,
+        ActionKind.RELEASE_CAPACITY: CallbackKind.CAPACITY_RELEASED,
+        ActionKind.CANCEL: CallbackKind.CANCELLED,
+        ActionKind.DRAIN_INVOCATION: CallbackKind.DRAINED,
+        ActionKind.DRAIN_SESSION: CallbackKind.DRAINED,
+        ActionKind.CHECK_HEALTH: CallbackKind.HEALTHY,
+        ActionKind.TEARDOWN: CallbackKind.TORN_DOWN,
+    }
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.says: dict[ActionKind, CallbackKind] = {}
+        self.dispatched: list[Action] = []
+
+    def dispatch(self, action: Action) -> Callback:
+        """Answer the action."""
+        self.dispatched.append(action)
+        kind = self.says.get(action.kind, self.GOOD[action.kind])
+        return answer(action, kind, self.clock.advance(1))
