@@ -39,3 +39,19 @@ def test_reuse_goes_on_after_refused_failed_and_timed_out_invocations():
         session.succeeded(f"{round_}-served", outputs=3)
     assert session.state.invocation.number == 800
     assert session.state.cleanup == ()
+
+
+def test_an_invocation_with_its_clean_up_takes_at_most_71_tokens():
+    session = Session().ready()
+    before = session.state.issued
+    session.running(outputs=64)
+    for output in range(63):
+        session.consuming(output).told("OUTPUT_CONSUMED")
+    session.consuming(63).asked("CANCELLATION_REQUESTED").told("CANCELLED")
+    session.told("DRAINED").told("HEALTHY").told("DRAINED").told("TORN_DOWN")
+    assert session.state.issued - before == 71
+
+
+def test_admission_once_closed_admits_nothing_even_in_a_session_that_is_ready():
+    session = Session().ready().altered(admission_open=False)
+    assert session.refused(session.admission()) == "INVALID_TRANSITION"
