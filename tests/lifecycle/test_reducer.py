@@ -257,6 +257,6 @@ def test_with_every_list_of_cleanup_codes_the_invariants_of_codes_hold(capsys):
                 len(before) == 8 and after[:7] == before[:7]
             )
 
-    nodes = walk(visit, set().add, codes=True)
+    nodes = walk(visit, set().add, codes=True, ids=("first",), counts=(1,))
     with capsys.disabled():
         print(f"\nlifecycle: {len(nodes):,} states with codes, {count:,} transitions")

@@ -95,18 +95,22 @@ def universe():
     """Walk once a process, all lists of cleanup codes as one: no transition reads them."""
     edges, rejections = [], set()
     with applied_rows() as entries:
-        nodes = walk(edges.append, rejections.add, codes=False)
+        nodes = walk(edges.append, rejections.add)
     return Universe(nodes, tuple(edges), frozenset(entries), frozenset(rejections))
 
 
-def walk(visit, refuse, *, codes):
-    """Visit every edge, tell every code of refusal; return every node. `codes` tells lists of cleanup codes apart."""
+def walk(visit, refuse, *, codes=False, ids=IDS, counts=(1, 2)):
+    """Visit every edge, tell every code of refusal; return every node.
+
+    `codes` tells lists of cleanup codes apart; `ids` are the invocations that are admitted,
+    each with any of the `counts` of outputs.
+    """
     start = canonical(session(), False, {}, codes)
     seen, queue = {start: start}, deque([start])
     while queue:
         node = queue.popleft()
         concrete.cache_clear()
-        for maker in makers(node.state):
+        for maker in makers(node.state, ids, counts):
             for fields in answers(node, maker, codes):
                 if isinstance(fields, RejectionCode):
                     refuse(fields)
@@ -119,7 +123,7 @@ def walk(visit, refuse, *, codes):
     return tuple(seen)
 
 
-def makers(state):
+def makers(state, ids, counts):
     """Return makers of all events that `state` accepts at some time."""
     made = [
         lambda s, _, kind=kind: events.command(s, kind, NOW)
@@ -127,16 +131,16 @@ def makers(state):
         if kind.name not in ("ADMISSION_REQUESTED", "CONSUMPTION_REQUESTED")
     ]
     number = 0 if state.last_invocation is None else state.last_invocation.number
-    if number < len(IDS):
+    if number < len(ids):
         made += [
             lambda s, own, outputs=outputs: events.admission(
-                s, NOW, invocation_id=IDS[number], outputs=outputs, deadlines=own
+                s, NOW, invocation_id=ids[number], outputs=outputs, deadlines=own
             )
-            for outputs in (1, 2)
+            for outputs in counts
         ]
     made += [
         lambda s, _, output=output: events.consumption(s, NOW, output=output)
-        for output in (0, 1)
+        for output in range(max(counts))
     ]
     if state.pending is not None:
         kinds = (*ANSWERS[state.pending.kind], CallbackKind.DEADLINE_EXPIRED)
