@@ -198,7 +198,17 @@ def test_a_stale_writer_changes_nothing(conn, change):
 def without_detail(publication):
     """Return a publication as policies without detail make it."""
     bare = helpers.resummarized(
-        publication, manifest_id=None, detail_revision=None, topology_version=None
+        publication,
+        manifest_id=None,
+        detail_revision=None,
+        topology_version=None,
+        retained_nodes=0,
+        retained_edges=0,
+        detail=codec.Detail(
+            availability=DetailAvailability.OMITTED_BY_POLICY,
+            complete=False,
+            reasons=(),
+        ),
     )
     base, after = (
         Revisions(summary=each.summary)
