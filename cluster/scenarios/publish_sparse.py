@@ -19,6 +19,9 @@ from cluster.scenario import Figure, Result
 from django_ray.protocol.vocabulary import NodeState
 
 TABLE = "django_ray_node_detail"
+BARE_MS = {1: 1.1, 250: 4.1, 2_500: 21.0, 25_000: 209.0}
+"""What the barest transaction took when the design was chosen, to judge this one by."""
+
 LOCK_TASK: LiteralString = "SELECT 1 FROM django_ray_execution WHERE id = %s FOR UPDATE"
 LOCK_RUN: LiteralString = "SELECT 1 FROM django_ray_run WHERE id = %s FOR UPDATE"
 BARE: LiteralString = """
@@ -187,7 +190,9 @@ class PublishSparse:
     def result(self) -> Result:
         """Return ratios, times, log volume, HOT shares and statement counts."""
         notes = [
-            f"{changed} rows: {min(counts)} round trips"
+            f"{changed} rows: {min(counts)} round trips; the bare transaction took "
+            f"{self.figures[f'bare_{changed}'].median:.1f} ms, at the design's choice "
+            f"{BARE_MS.get(changed, '-')} ms"
             for changed, counts in sorted(self.statements.items())
         ]
         return Result(

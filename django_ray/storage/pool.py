@@ -137,10 +137,10 @@ def configure(conn: Connection) -> None:
     A collector that is stopped or cut off inside a transaction must not keep the task row
     from its lifecycle, nor wait without end for a lock or a statement: the server ends
     what idles or waits too long, and the publication is tried again. The planner may only
-    go by key, each once: a generic plan made while the tables are empty would read them whole for
-    as long as it is cached, however large they have grown. READ COMMITTED is named because
-    the writing statement needs a snapshot younger than its locks, whatever the role's
-    default.
+    go by key, and remembers no row: a generic plan made while the tables are empty would
+    read them whole for as long as it is cached, however large they have grown. READ
+    COMMITTED is named because the writing statement needs a snapshot younger than its
+    locks, whatever the role's default.
     """
     conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     conn.execute(SETTINGS, prepare=False)
