@@ -7,6 +7,7 @@ are made in `readers/` and drawn elsewhere, so a frame can be drawn from values 
 import datetime as dt
 import uuid
 from dataclasses import dataclass
+from typing import Literal
 
 from django_ray.protocol.summary import NodeCounts, Summary
 from django_ray.protocol.vocabulary import (
@@ -48,12 +49,45 @@ class Execution:
         return self.task_path.rpartition(".")[2]
 
 
+type LegacyState = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
+"""The states an older writer knew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legacy:
+    """What a snapshot of schema 1 or 2 adds up to, as its writer said it.
+
+    The four counts need not add up to `nodes`. `edges` is None where they could not be
+    counted, `observed_at_ms` where no time was given.
+    """
+
+    schema: Literal[1, 2]
+    state: LegacyState
+    revision: int
+    percent: int
+    observed_at_ms: int | None
+    nodes: int
+    succeeded: int
+    failed: int
+    running: int
+    pending: int
+    edges: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oversized:
+    """There is a legacy snapshot, of so many bytes: too large to be read."""
+
+    size: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One execution and the summary of its current run, if there is one.
 
     `availability` is the summary's own; without a summary it says why: NOT_REPORTED,
-    DISABLED, or CORRUPT when the stored bytes are not a summary. `read_at` is the
+    DISABLED, or CORRUPT when the stored bytes are not a summary. `legacy` is what an older
+    writer left, where there is no summary and the reader asks for it. `read_at` is the
     database's clock, so that an age compares no clock of the reading machine.
     """
 
@@ -61,6 +95,7 @@ class Reading:
     summary: Summary | None
     availability: DetailAvailability
     read_at: dt.datetime
+    legacy: Legacy | Oversized | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,13 @@ from django_ray.protocol.vocabulary import (
     ReportingPolicy,
     WorkflowState,
 )
-from django_ray.readers.picture import Execution, Reading
+from django_ray.readers.picture import (
+    Execution,
+    Legacy,
+    LegacyState,
+    Oversized,
+    Reading,
+)
 
 
 class PublicExecution(Part, frozen=True):
@@ -72,15 +78,38 @@ class Body(Part, frozen=True, kw_only=True):
     topology_version: int | None = None
 
 
+class LegacyBody(Part, frozen=True, kw_only=True):
+    """One execution with what an older writer's snapshot of its run adds up to.
+
+    `schema` says whose figures these are; the counts need not add up. Of a snapshot that
+    is too large to be read there is nothing but the diagnostic.
+    """
+
+    detail: Detail
+    diagnostic: Literal["legacy_snapshot_oversized"] | None = None
+    discovered_edges: int | None = None
+    discovered_nodes: int | None = None
+    execution: PublicExecution
+    node_counts: NodeCounts | None = None
+    observed_at_ms: int | None = None
+    percent: int | None = None
+    policy: ReportingPolicy | None = None
+    revision: int | None = None
+    schema: Literal[1, 2] | None = None
+    state: LegacyState | None = None
+
+
 def encode(reading: Reading) -> bytes:
     """Return the body's canonical bytes."""
     return canonical.encode(body(reading))
 
 
-def body(reading: Reading) -> Body:
+def body(reading: Reading) -> Body | LegacyBody:
     """Return the reading without anything internal."""
     if reading.summary is not None:
         return _reported(reading.execution, reading.summary)
+    if reading.legacy is not None:
+        return _legacy(reading, reading.legacy)
     corrupt = reading.availability is DetailAvailability.CORRUPT
     return Body(
         detail=Detail(availability=reading.availability, complete=False, reasons=()),
@@ -120,6 +149,32 @@ def _reported(execution: Execution, summary: Summary) -> Body:
         strategy=summary.strategy,
         terminal=summary.terminal,
         topology_version=summary.topology_version,
+    )
+
+
+def _legacy(reading: Reading, found: Legacy | Oversized) -> LegacyBody:
+    bare = LegacyBody(
+        detail=Detail(availability=reading.availability, complete=False, reasons=()),
+        execution=_execution(reading.execution),
+        policy=reading.execution.policy,
+    )
+    if isinstance(found, Oversized):
+        return msgspec.structs.replace(bare, diagnostic="legacy_snapshot_oversized")
+    return msgspec.structs.replace(
+        bare,
+        discovered_edges=found.edges,
+        discovered_nodes=found.nodes,
+        node_counts=NodeCounts(
+            failed=found.failed,
+            pending=found.pending,
+            running=found.running,
+            succeeded=found.succeeded,
+        ),
+        observed_at_ms=found.observed_at_ms,
+        percent=found.percent,
+        revision=found.revision,
+        schema=found.schema,
+        state=found.state,
     )
 
 

@@ -1,14 +1,17 @@
 """The summary of one execution: its row and its bounded progress, in one statement.
 
 The statement's cost never depends on the run's size: the summary passes a byte guard in
-SQL, and legacy snapshots, pages and node rows are never selected. Contract 2, ADR-0004.
+SQL, and legacy snapshots, pages and node rows are never selected. Only where it finds no
+summary of the current run and a legacy snapshot is there, `read` asks for that too, in a
+second one; `read_trusted`, for what polls, never does. Contract 2, ADR-0004.
 """
 
 import datetime as dt
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from django.db.models import Case, F, When
+from django.db.models import Case, F, Q, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Now
 
@@ -22,7 +25,7 @@ from django_ray.protocol.vocabulary import (
     ExecutionState,
     ReportingPolicy,
 )
-from django_ray.readers import access, context
+from django_ray.readers import access, context, legacy
 from django_ray.readers.access import Viewer
 from django_ray.readers.picture import Execution, Reading
 
@@ -36,6 +39,7 @@ class Extra(TypedDict):
     read_at: dt.datetime
     summary_size: int | None
     summary_bytes: bytes | None
+    has_legacy: bool
     policy: str | None
     lease_until: dt.datetime | None
 
@@ -64,7 +68,10 @@ def read(public_id: uuid.UUID, viewer: Viewer) -> Reading | None:
     row = _select(public_id)
     if row is None or not access.may_view(viewer, row):
         return None
-    return _parse(row)
+    reading = _parse(row)
+    if not row.has_legacy or not _may_be_legacy(reading):
+        return reading
+    return _with_legacy(reading, superseded=row.summary_size is not None)
 
 
 def read_trusted(public_id: uuid.UUID) -> Reading | None:
@@ -81,6 +88,7 @@ def _select(public_id: uuid.UUID) -> "Row | None":
             read_at=Now(),
             summary_size=Octets("progress_summary"),
             summary_bytes=Case(fits),
+            has_legacy=Q(progress_data__isnull=False),
             policy=KT("options__policy"),
             lease_until=F("lease__expires_at"),
         )
@@ -115,6 +123,22 @@ def _parse(row: "Row") -> Reading:
         availability=availability,
         read_at=row.read_at,
     )
+
+
+def _may_be_legacy(reading: Reading) -> bool:
+    """Claim that nothing published hides an older writer's snapshot."""
+    return (
+        reading.summary is None
+        and reading.availability is DetailAvailability.NOT_REPORTED
+    )
+
+
+def _with_legacy(reading: Reading, *, superseded: bool) -> Reading:
+    try:
+        found = legacy.read(reading.execution, superseded=superseded)
+    except IntegrityFault:
+        return replace(reading, availability=DetailAvailability.CORRUPT)
+    return replace(reading, legacy=found)
 
 
 def _policy(value: str | None) -> ReportingPolicy | None:

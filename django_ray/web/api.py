@@ -62,6 +62,9 @@ def _etag(reading: Reading) -> str:
     """Name everything the body changes with: revision, attempt, state, cancellation."""
     execution, found = reading.execution, reading.summary
     revision = reading.availability if found is None else str(found.revision)
+    if reading.legacy is not None:
+        # Nothing says that an older writer's revision rises with its figures.
+        revision = canonical.digest(public.encode(reading)).hex()
     parts = [
         str(execution.attempt_number),
         revision,
