@@ -34,8 +34,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):
-    """The keys of DJANGO_RAY, each with its default."""
+    """The keys of DJANGO_RAY, each with its default.
 
+    `progress_writer`: runs publish progress at all. Switched off where readers that know
+    schema 3 are not deployed everywhere yet, or writers are drained.
+    """
+
+    progress_writer: bool = True
     reporting_policy: ReportingPolicy = ReportingPolicy.full
     retention_days: RetentionDays = V1.retention_days_default
     limits: Profile = Profile()
@@ -52,6 +57,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
             retention_days=self.retention_days,
             profile=self.limits,
         )
+
+
+def applied(options: Options) -> Options:
+    """Return a row's options as this process may follow them.
+
+    With the writer switched off every run is `disabled`, whatever its row asks for: the
+    switch belongs to the processes that write, not to those that enqueue.
+    """
+    if current().progress_writer:
+        return options
+    return msgspec.structs.replace(options, policy=ReportingPolicy.disabled)
 
 
 @functools.cache

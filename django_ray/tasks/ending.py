@@ -94,7 +94,7 @@ def _lock_run(identity: RunIdentity) -> _Run | None:
 def _options_of(execution: RayTaskExecution) -> conf.Options:
     # A row that cannot be read must still be able to end.
     try:
-        return conf.parse_options(execution.options)
+        return conf.applied(conf.parse_options(execution.options))
     except ConfigurationError:
         return conf.Settings().options
 

@@ -107,7 +107,7 @@ class _Call:
 
 def settings_of(execution: RayTaskExecution, identity: RunIdentity) -> RunSettings:
     """Return what the run's coordinator and collector are told."""
-    options = conf.parse_options(execution.options)
+    options = conf.applied(conf.parse_options(execution.options))
     return RunSettings(
         identity=identity,
         policy=options.policy,
