@@ -1,4 +1,4 @@
-"""Recounts one run from its stored bytes, and names everything that disagrees.
+"""Recounts a run from its stored bytes, and names everything that disagrees.
 
 The global proof behind the readers' local checks: a publication adjusts totals by deltas
 and reads no row it does not change, so something has to count them now and then. ADR-0004.
@@ -7,289 +7,131 @@ A finding is a fixed word and a number; no stored text leaves here.
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC
+from math import isfinite
 
-import msgspec
-from django.db import connection, transaction
+from django.db import connection
+from django.db.models import FloatField, QuerySet
+from django.db.models.functions import Extract
 
-from django_ray.errors import IntegrityFault, ProtocolError
+from django_ray.checks import DATABASE
+from django_ray.errors import IntegrityFault
+from django_ray.maintenance import candidates, cleanup, recount
+from django_ray.maintenance.candidates import Kind
+from django_ray.maintenance.ledger import Audit, Finding, Ledger
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
-from django_ray.models.progress import (
-    NodeDetail,
-    RunStages,
-    TopologyManifest,
-    TopologyPage,
-    WorkflowRun,
-)
-from django_ray.progress.pages import (
-    Page,
-    check_manifest,
-    check_pages,
-    decode,
-)
-from django_ray.progress.stages import Stage
-from django_ray.progress.stages import decode as decode_stages
-from django_ray.protocol import canonical, records, summary, values
-from django_ray.protocol.limits import V1
-from django_ray.protocol.records import Encoding, NodeItem, PageKind
+from django_ray.models.progress import WorkflowRun
+from django_ray.progress.stages import Stage, StageRow
+from django_ray.protocol import summary
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
-    CODES,
     NODE_STATES,
+    TERMINAL_EXECUTION_STATES,
     DetailAvailability,
-    NodeState,
     ReportingPolicy,
 )
-from django_ray.readers.context import manifest_of, run_of
+from django_ray.readers import context
+from django_ray.readers.context import run_of
 
-CHUNK = 2_000
-PAGES = 64
+__all__ = ["Audit", "Finding", "audit", "run_ids", "runs_of"]
 
 RETAINED = (DetailAvailability.AVAILABLE, DetailAvailability.TRUNCATED)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One disagreement: what it is, and the ordinal, version or number it was met at."""
-
-    code: str
-    at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What was found, and what was counted on the way; sound without a finding."""
-
-    findings: tuple[Finding, ...]
-    nodes: int
-    edges: int
-    rows: int
-    bytes: int
-
-    @property
-    def is_clean(self) -> bool:
-        """Claim that nothing disagrees."""
-        return not self.findings
-
-
-@dataclass(slots=True)
-class _Ledger:
-    """What the parts of one audit tell each other."""
-
-    findings: list[Finding] = field(default_factory=list)
-    nodes: dict[int, NodeItem] = field(default_factory=dict)
-    stage_of: dict[str, int] = field(default_factory=dict)
-    edges: int = 0
-    manifest_id: int | None = None
-    rows: int = 0
-    bytes: int = 0
-    states: dict[NodeState, int] = field(default_factory=dict)
-    stages: tuple[Stage, ...] | None = None
-
-    def find(self, code: str, at: int | None = None) -> None:
-        self.findings.append(Finding(code, at))
+WINDOW = 200
 
 
 def audit(run_id: str) -> Audit:
     """Recount the run with this id in one snapshot; changes nothing."""
-    ledger = _Ledger()
+    ledger = Ledger()
     with _snapshot():
-        # No time is counted here, and one out of range could not even be loaded.
-        runs = WorkflowRun.objects.defer("expires_at", "created_at")
-        run = runs.filter(run_id=uuid.UUID(run_id)).first()
+        # Of times a column can hold what Python cannot: they are compared as numbers.
+        rows = WorkflowRun.objects.defer("created_at", "expires_at")
+        run = rows.filter(run_id=uuid.UUID(run_id)).first()
         if run is None:
-            ledger.find("run_missing")
+            _audit_absent(ledger, uuid.UUID(run_id))
+        elif _is_expired(run):
+            ledger.is_expired = True
         else:
-            _audit_topology(ledger, run)
-            _audit_rows(ledger, run)
-            _audit_extras(ledger, run)
+            recount.topology(ledger, run)
+            recount.rows(ledger, run)
+            recount.extras(ledger, run)
             _audit_summary(ledger, run)
-            _audit_attempt(ledger, run)
-    return Audit(
-        findings=tuple(ledger.findings),
-        nodes=len(ledger.nodes),
-        edges=ledger.edges,
-        rows=ledger.rows,
-        bytes=ledger.bytes,
+            _audit_end(ledger, run)
+    return ledger.close()
+
+
+def runs_of(name: uuid.UUID) -> list[str]:
+    """Return the runs an id names: those of an execution, oldest first, or the one run.
+
+    Empty when neither has it.
+    """
+    execution = _executions().filter(public_id=name).first()
+    if execution is not None:
+        return _of(execution.pk)
+    known = (WorkflowRun, TaskAttempt, RayTaskExecution)
+    found = any(model.objects.filter(run_id=name).exists() for model in known)
+    return [str(name)] if found else []
+
+
+def run_ids() -> Iterator[str]:
+    """Yield the ids of all runs, execution by execution, in bounded statements."""
+    after = 0
+    rows = RayTaskExecution.objects.order_by("pk").values_list("pk", flat=True)
+    while window := list(rows.filter(pk__gt=after)[:WINDOW]):
+        for pk in window:
+            yield from _of(pk)
+        after = window[-1]
+
+
+def _of(execution_pk: int) -> list[str]:
+    """Return an execution's runs: with a row of progress, an attempt, or a summary."""
+    runs = WorkflowRun.objects.filter(execution=execution_pk)
+    attempts = TaskAttempt.objects.filter(execution=execution_pk)
+    current = RayTaskExecution.objects.filter(pk=execution_pk, run_id__isnull=False)
+    ordered = (
+        *attempts.order_by("attempt_number").values_list("run_id", flat=True),
+        *runs.order_by("attempt_number").values_list("run_id", flat=True),
+        *current.values_list("run_id", flat=True),
     )
+    return [str(run_id) for run_id in dict.fromkeys(ordered)]
 
 
-@contextmanager
-def _snapshot() -> Iterator[None]:
-    nested = connection.in_atomic_block
-    with transaction.atomic():
-        # A live run goes on being published: every count must see the same commit.
-        if not nested:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-                )
-        yield
+def _snapshot() -> AbstractContextManager[None]:
+    # A live run goes on being published: every count must see the same commit.
+    return nullcontext() if connection.in_atomic_block else context.snapshot()
 
 
-def _audit_topology(ledger: _Ledger, run: WorkflowRun) -> None:
-    named: set[bytes] = set()
-    candidates = 0
-    manifests = TopologyManifest.objects.defer("created_at").filter(run=run)
-    for row in manifests.order_by("topology_version"):
-        named.update(manifest_of(row, bytes(row.page_digests)).digests)
-        if not row.published:
-            candidates += 1
-            if row.topology_version <= run.topology_version:
-                ledger.find("candidate_version", row.topology_version)
-        elif row.topology_version != run.topology_version:
-            ledger.find("manifest_superseded", row.topology_version)
-        else:
-            ledger.manifest_id = row.id
-        _audit_manifest(ledger, run, row)
-    if candidates > 1:
-        ledger.find("candidates", candidates)
-    if run.topology_version and ledger.manifest_id is None:
-        ledger.find("manifest_missing", run.topology_version)
-    stored = TopologyPage.objects.filter(run=run).values_list("digest", flat=True)
-    orphans = sum(bytes(digest) not in named for digest in stored)
-    if orphans:
-        ledger.find("pages_orphaned", orphans)
+def _is_expired(run: WorkflowRun) -> bool:
+    now = cleanup.database_now(DATABASE)
+    return candidates.is_due(Kind.expired_runs, DATABASE, now, run.pk)
 
 
-def _audit_manifest(ledger: _Ledger, run: WorkflowRun, row: TopologyManifest) -> None:
-    manifest = manifest_of(row, bytes(row.page_digests))
-    if row.page_count != len(manifest.digests):
-        ledger.find("manifest_page_count", row.topology_version)
-    nodes: dict[int, NodeItem] = {}
-    try:
-        check_manifest(manifest)
-        check_pages(manifest, _pages(ledger, run, manifest.digests, nodes))
-    except IntegrityFault as fault:
-        word = "topology" if row.published else "candidate"
-        ledger.find(f"{word}_{fault.availability.lower()}", row.topology_version)
-    if row.id == ledger.manifest_id:
-        ledger.edges = manifest.edge_count
-        ledger.nodes = nodes
-
-
-def _pages(
-    ledger: _Ledger,
-    run: WorkflowRun,
-    digests: tuple[bytes, ...],
-    nodes: dict[int, NodeItem],
-) -> Iterator[Page]:
-    """Yield the pages in order up to the first missing one, and keep their nodes."""
-    for start in range(0, len(digests), PAGES):
-        part = digests[start : start + PAGES]
-        found = {
-            bytes(row.digest): row
-            for row in TopologyPage.objects.defer("created_at").filter(
-                run=run, digest__in=part
-            )
-        }
-        for digest in part:
-            row = found.get(digest)
-            if row is None:
-                return
-            body = bytes(row.body)
-            items = decode(body, row.encoding, digest, row.kind)
-            kind, encoding = msgspec.convert(
-                (row.kind, row.encoding), tuple[PageKind, Encoding]
-            )
-            if len(canonical.encode(items)) != row.decoded_size:
-                ledger.find("page_decoded_size")
-            if len(body) != row.encoded_size:
-                ledger.find("page_encoded_size")
-            nodes.update(
-                (item.ordinal, item) for item in items if isinstance(item, NodeItem)
-            )
-            yield Page(
-                kind=kind,
-                item_count=row.item_count,
-                encoding=encoding,
-                decoded_size=row.decoded_size,
-                digest=digest,
-                body=body,
-            )
-
-
-def _audit_rows(ledger: _Ledger, run: WorkflowRun) -> None:
-    stored = NodeDetail.objects.filter(run=run).order_by("ordinal")
-    for row in stored.iterator(chunk_size=CHUNK):
-        ledger.rows += 1
-        ledger.bytes += len(row.record)
-        _audit_row(ledger, run, row)
-    if ledger.rows < len(ledger.nodes):
-        ledger.find("rows_missing", len(ledger.nodes) - ledger.rows)
-    if ledger.rows != run.detail_rows:
-        ledger.find("total_rows", run.detail_rows)
-    if ledger.bytes != run.detail_bytes:
-        ledger.find("total_bytes", run.detail_bytes)
-
-
-def _audit_row(ledger: _Ledger, run: WorkflowRun, row: NodeDetail) -> None:
-    if bytes(row.node_key) != canonical.node_key(row.node_id):
-        ledger.find("row_key", row.ordinal)
-    node = ledger.nodes.get(row.ordinal)
-    if node is None or node.id != row.node_id:
-        ledger.find("row_without_node", row.ordinal)
-    elif ledger.stage_of.setdefault(node.stage, row.stage) != row.stage:
-        ledger.find("row_stage", row.ordinal)
-    if not 1 <= row.detail_revision <= run.detail_revision:
-        ledger.find("row_revision", row.ordinal)
-    try:
-        state = records.decode_detail(bytes(row.record)).state
-    except IntegrityFault:
-        ledger.find("row_record", row.ordinal)
+def _audit_absent(ledger: Ledger, run_id: uuid.UUID) -> None:
+    """A run without its row: nothing was stored, or it expired; else it is missing."""
+    attempt = _attempts().filter(run_id=run_id).first()
+    row = _executions().filter(run_id=run_id).first()
+    if attempt is None and row is None:
+        ledger.find("run_missing")
         return
-    if CODES[state] != row.state:
-        ledger.find("row_state", row.ordinal)
-    ledger.states[state] = ledger.states.get(state, 0) + 1
-
-
-def _audit_extras(ledger: _Ledger, run: WorkflowRun) -> None:
-    stages = RunStages.objects.filter(run=run).first()
-    if stages is not None:
-        _audit_stages(ledger, bytes(stages.body))
-    elif run.topology_version:
-        ledger.find("stages_missing")
-    try:
-        if run.events is not None:
-            records.decode_events(bytes(run.events))
-    except IntegrityFault:
-        ledger.find("events")
-    try:
-        if run.session is not None:
-            values.require_canonical(bytes(run.session))
-    except ProtocolError:
-        ledger.find("session")
-    if run.session is not None and len(run.session) > V1.session_snapshot:
-        ledger.find("session_size", len(run.session))
-
-
-def _audit_stages(ledger: _Ledger, body: bytes) -> None:
-    if len(body) > V1.stage_row:
-        ledger.find("stages_size", len(body))
-    try:
-        ledger.stages = decode_stages(body).stages
-    except IntegrityFault:
-        ledger.find("stages")
-
-
-def _audit_attempt(ledger: _Ledger, run: WorkflowRun) -> None:
-    """The attempt's copy outlives the detail, so it is proven beside the current one."""
-    kept = _attempt(run)
-    if kept is None or kept.terminal_summary is None:
+    data = row.progress_summary if row is not None else None
+    if data is None and attempt is not None:
+        data = attempt.terminal_summary
+    if data is None:
         return
     try:
-        said = summary.decode(bytes(kept.terminal_summary))
+        said = summary.decode(bytes(data))
     except IntegrityFault:
-        ledger.find("attempt_corrupt")
+        ledger.find("summary_corrupt")
         return
-    owner = (kept.execution_id, kept.attempt_number, kept.execution_generation)
-    named = (run.execution_id, run.attempt_number, run.execution_generation)
-    if owner != named or said.run != run_of(run):
-        ledger.find("attempt_foreign")
+    if said.run.run_id != str(run_id) or said.detail.availability not in RETAINED:
+        return
+    now_ms = cleanup.database_now(DATABASE).timestamp() * 1_000
+    ledger.is_expired = said.expires_at_ms is not None and said.expires_at_ms <= now_ms
+    if not ledger.is_expired:
+        ledger.find("run_missing")
 
 
-def _audit_summary(ledger: _Ledger, run: WorkflowRun) -> None:
+def _audit_summary(ledger: Ledger, run: WorkflowRun) -> None:
     data = _summary_of(run)
     if data is None:
         if run.summary_revision:
@@ -306,34 +148,43 @@ def _audit_summary(ledger: _Ledger, run: WorkflowRun) -> None:
     _compare(ledger, run, said, said.terminal is not None and said.terminal.derived)
 
 
-def _compare(ledger: _Ledger, run: WorkflowRun, said: Summary, derived: bool) -> None:
+def _compare(ledger: Ledger, run: WorkflowRun, said: Summary, derived: bool) -> None:
     # The lifecycle derives past the producer's last revision, which the run row keeps.
     ahead = said.revision - run.summary_revision
     if ahead < derived or (ahead and not derived):
         ledger.find("summary_revision", said.revision)
-    if said.retention_days != run.retention_days:
-        ledger.find("summary_retention", said.retention_days)
     pointers = (said.detail_revision or 0, said.topology_version or 0, said.manifest_id)
     if pointers != (run.detail_revision, run.topology_version, ledger.manifest_id):
         ledger.find("summary_pointers")
-    # A success that the lifecycle derived changes the summary's counts alone.
-    if (
-        ledger.stages is not None
-        and said.policy is ReportingPolicy.full
-        and not derived
-    ):
-        _compare_stages(ledger, ledger.stages, said)
-    if said.detail.availability not in RETAINED:
-        return
+    if said.retention_days != run.retention_days:
+        ledger.find("summary_retention", said.retention_days)
+    if said.detail.availability in RETAINED:
+        _compare_retained(ledger, said, derived)
+    if ledger.stages is not None and said.policy is ReportingPolicy.full:
+        _compare_stages(ledger, ledger.stages, said, derived)
+
+
+def _compare_retained(ledger: Ledger, said: Summary, derived: bool) -> None:
     if (said.retained_nodes, said.retained_edges) != (ledger.rows, ledger.edges):
         ledger.find("summary_retained", said.retained_nodes)
     if said.detail.complete and said.terminal is not None and not derived:
         for state in NODE_STATES:
-            if said.node_counts.of(state) != ledger.states.get(state, 0):
+            if said.node_counts.of(state) != ledger.states[state]:
                 ledger.find("summary_counts", said.node_counts.of(state))
 
 
-def _compare_stages(ledger: _Ledger, stages: tuple[Stage, ...], said: Summary) -> None:
+def _compare_stages(
+    ledger: Ledger, row: StageRow, said: Summary, derived: bool
+) -> None:
+    # A success that the lifecycle derived changes the summary's counts alone.
+    if not derived:
+        _compare_counts(ledger, row.stages, said)
+    # Whatever disagrees so far would be told again, stage by stage.
+    if not ledger.disagreements:
+        recount.stages(ledger, row, said)
+
+
+def _compare_counts(ledger: Ledger, stages: tuple[Stage, ...], said: Summary) -> None:
     """Compare the counts of all stages together with the summary's.
 
     In a live run a node may be counted that is not registered yet and so in no stage.
@@ -345,21 +196,62 @@ def _compare_stages(ledger: _Ledger, stages: tuple[Stage, ...], said: Summary) -
             ledger.find("stages_counts", found)
 
 
+def _audit_end(ledger: Ledger, run: WorkflowRun) -> None:
+    """Compare an ended run's expiry, and the copies of its terminal summary."""
+    attempt = _attempts().filter(run_id=run.run_id).first()
+    row = _executions().filter(pk=run.execution_id, run_id=run.run_id).first()
+    if attempt is None:
+        return
+    kept = attempt.terminal_summary
+    if row is not None and row.state in TERMINAL_EXECUTION_STATES:
+        if _bytes(row.progress_summary) != _bytes(kept):
+            ledger.find("attempt_summary")
+        if attempt.state != row.state:
+            ledger.find("attempt_state")
+    if kept is None:
+        return
+    try:
+        said = summary.decode(bytes(kept))
+    except IntegrityFault:
+        ledger.find("attempt_corrupt")
+        return
+    owner = (attempt.execution_id, attempt.attempt_number, attempt.execution_generation)
+    named = (run.execution_id, run.attempt_number, run.execution_generation)
+    if owner != named or said.run != run_of(run):
+        ledger.find("attempt_foreign")
+    if said.terminal is not None:
+        _compare_expiry(ledger, run, said)
+
+
+def _compare_expiry(ledger: Ledger, run: WorkflowRun, said: Summary) -> None:
+    epoch = Extract("expires_at", "epoch", tzinfo=UTC, output_field=FloatField())
+    seconds = (
+        WorkflowRun.objects.filter(pk=run.pk).values_list(epoch, flat=True).first()
+    )
+    if seconds is None:
+        ledger.find("expiry_missing")
+    elif not isfinite(seconds) or said.expires_at_ms != round(seconds * 1_000):
+        ledger.find("expiry")
+
+
 def _summary_of(run: WorkflowRun) -> bytes | None:
     """Return the summary kept of the run: the execution's while it is its current run."""
-    row = (
-        RayTaskExecution.objects.only("progress_summary")
-        .filter(pk=run.execution_id, run_id=run.run_id)
-        .first()
-    )
-    data = None if row is None else row.progress_summary
-    if row is None:
-        attempt = _attempt(run)
-        data = None if attempt is None else attempt.terminal_summary
+    row = _executions().filter(pk=run.execution_id, run_id=run.run_id).first()
+    if row is not None:
+        return _bytes(row.progress_summary)
+    attempt = _attempts().filter(run_id=run.run_id).first()
+    return None if attempt is None else _bytes(attempt.terminal_summary)
+
+
+def _executions() -> QuerySet[RayTaskExecution]:
+    """Never the whole row: its arguments, result and legacy snapshot are not bounded."""
+    return RayTaskExecution.objects.only("state", "progress_summary")
+
+
+def _attempts() -> QuerySet[TaskAttempt]:
+    identity = ("execution_id", "attempt_number", "execution_generation")
+    return TaskAttempt.objects.only(*identity, "state", "terminal_summary")
+
+
+def _bytes(data: bytes | memoryview | None) -> bytes | None:
     return None if data is None else bytes(data)
-
-
-def _attempt(run: WorkflowRun) -> TaskAttempt | None:
-    columns = ("attempt_number", "execution_generation", "terminal_summary")
-    attempts = TaskAttempt.objects.only("execution_id", *columns)
-    return attempts.filter(run_id=run.run_id).first()

@@ -1,14 +1,21 @@
 """The audit: clean after publications, and every disagreement by its name."""
 
 import dataclasses
+import time
 import uuid
 
 import msgspec
 import psycopg
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ray.maintenance.audit import Finding, audit
+from django_ray.maintenance.ledger import FINDINGS
+from django_ray.management.commands.django_ray_audit_workflow_progress import TOLD
+from django_ray.progress import pages as pages_codec
+from django_ray.progress import stages as rollup_codec
 from django_ray.progress.delta import Publication
 from django_ray.protocol import canonical, records, summary
 from django_ray.protocol.vocabulary import (
@@ -18,6 +25,7 @@ from django_ray.protocol.vocabulary import (
     WorkflowState,
 )
 from django_ray.storage.stage import stage
+from tests.app.endings import ended
 from tests.storage import helpers
 from tests.storage.helpers import Book
 
@@ -85,6 +93,7 @@ def test_an_unknown_run_is_missing():
 
 ROW = "UPDATE django_ray_node_detail SET {} WHERE ordinal = 3"
 PAGE = "UPDATE django_ray_page SET {} WHERE item_count = 44"
+STAGE = {"stage_rows", "stage_kept", "stage_edges"}
 DAMAGES = {
     "row gone": (
         "DELETE FROM django_ray_node_detail WHERE ordinal = 3",
@@ -160,6 +169,20 @@ DAMAGES = {
             *("candidate_version", "manifest_missing", "row_without_node"),
             *("summary_pointers", "summary_retained"),
         },
+    ),
+    "row stage": (ROW.format("stage = 1"), {"row_stage"}),
+    "row stage other": (ROW.format("stage = 63"), {"row_stage"}),
+    "every row's stage": (
+        "UPDATE django_ray_node_detail SET stage = 1",
+        {"row_stage_unknown", *STAGE},
+    ),
+    "row not canonical": (
+        ROW.format("record = convert_to(convert_from(record, 'UTF8') || ' ', 'UTF8')"),
+        {"row_record", "total_bytes"},
+    ),
+    "retention": (
+        "UPDATE django_ray_run SET retention_days = 3",
+        {"summary_retention"},
     ),
     "stages": ("UPDATE django_ray_stages SET body = '{'", {"stages"}),
     "events": ("UPDATE django_ray_run SET events = '{'", {"events"}),
@@ -282,7 +305,15 @@ STAGES = {
     "too many": ({"pending": 4}, {}, {"stages_counts"}),
     "too few of complete detail": ({"pending": 2}, {}, {"stages_counts"}),
     "none of complete detail": ({}, {}, {"stages_counts"}),
-    "not registered yet": ({"pending": 2}, {"detail": TRUNCATED}, set()),
+    "not registered yet": (
+        {"pending": 3},
+        {
+            "detail": TRUNCATED,
+            "node_counts": summary.NodeCounts(pending=4),
+            "discovered_nodes": 4,
+        },
+        set(),
+    ),
     "too many of a subset": (
         {"pending": 2, "running": 1},
         {"detail": TRUNCATED},
@@ -390,3 +421,254 @@ def test_an_audit_of_a_live_run_sees_one_commit(conn, book):
     assert found.findings == ()
     assert book.states[1] == "RUNNING"
     assert "REPEATABLE READ, READ ONLY" in queries[0]
+
+
+def rerolled(conn, **changes):
+    """Change what the stored stage row says, and nothing else."""
+    row = conn.execute("SELECT body FROM django_ray_stages").fetchone()
+    said = msgspec.structs.replace(rollup_codec.decode(row[0]), **changes)
+    conn.execute("UPDATE django_ray_stages SET body = %s", (canonical.encode(said),))
+
+
+def stage_row(conn):
+    row = conn.execute("SELECT body FROM django_ray_stages").fetchone()
+    return rollup_codec.decode(row[0])
+
+
+EDGE = rollup_codec.StageEdge
+EDGES = {
+    "fewer": ((EDGE(source=0, target=0, edges=298),), 0, {"stage_edges"}),
+    "more": ((EDGE(source=0, target=0, edges=300),), 0, {"stage_edges"}),
+    "none": ((), 0, {"stage_edges", "stage_edges_number"}),
+    "one left out": ((), 1, set()),
+    "two left out": ((), 2, {"stage_edges_number"}),
+    "of another stage": (
+        (EDGE(source=0, target=0, edges=299), EDGE(source=0, target=1, edges=1)),
+        0,
+        {"stage_edges_number"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_the_edges_between_stages_are_the_topologys(conn, book, case):
+    edges, omitted, found = EDGES[case]
+    rerolled(conn, edges=edges, edges_omitted=omitted)
+    assert codes(book) == found
+
+
+@pytest.mark.parametrize(
+    ("number", "found"), [(298, {"stage_edges"}), (299, set()), (300, set())]
+)
+def test_a_subsets_edges_are_no_more_than_the_stages(conn, book, number, found):
+    resummarize(conn, book, detail=TRUNCATED)
+    rerolled(conn, edges=(EDGE(source=0, target=0, edges=number),))
+    assert codes(book) == found
+
+
+@pytest.mark.parametrize(("kept", "found"), [(299, {"stage_kept"}), (300, set())])
+def test_the_kept_nodes_of_a_stage_are_its_rows(conn, book, kept, found):
+    (one,) = stage_row(conn).stages
+    rerolled(conn, stages=(msgspec.structs.replace(one, kept=kept),))
+    assert codes(book) == found
+
+
+def test_an_index_is_of_one_stage(conn, book):
+    pages = helpers.node_pages(0, 256)[0]
+    items = pages_codec.decode(pages.body, pages.encoding, pages.digest, "nodes")
+    renamed = [
+        *items[:200],
+        *(msgspec.structs.replace(item, stage="other") for item in items[200:]),
+    ]
+    page = pages_codec.seal("nodes", 256, canonical.encode(renamed))
+    grown = helpers.of_pages(
+        2,
+        [page, *helpers.node_pages(256, 300), *helpers.edge_pages(helpers.chain(300))],
+        300,
+        299,
+    )
+    staged = stage(conn, *book.args, grown)
+    book.commit(conn, book.publication(staged=(grown, staged.manifest_id)))
+    assert codes(book) == {"row_stage"}
+
+
+def attempted(conn, book, state="SUCCEEDED", **changes):
+    """End a run as the lifecycle does: terminal summary, its copy, its expiry."""
+    publication = end(book, {}, succeeded=3)
+    said = msgspec.structs.replace(
+        summary.decode(publication.summary), expires_at_ms=EXPIRES_MS, **changes
+    )
+    book.commit(conn, dataclasses.replace(publication, summary=summary.encode(said)))
+    conn.execute(
+        "UPDATE django_ray_run SET expires_at = to_timestamp(%s / 1000.0)",
+        (EXPIRES_MS,),
+    )
+    conn.execute("UPDATE django_ray_execution SET state = %s", (state,))
+    conn.execute(
+        "INSERT INTO django_ray_attempt (execution_id, attempt_number,"
+        " execution_generation, run_id, worker, state, claimed_at, error_class,"
+        " error_text, terminal_summary)"
+        " SELECT id, attempt_number, execution_generation, run_id, 'w', state,"
+        " now(), '', '', progress_summary FROM django_ray_execution"
+    )
+
+
+EXPIRES_MS = int(time.time() + 86_400) * 1_000 + 123
+ENDS = {
+    "nothing": ("SELECT 1", set()),
+    "copy gone": (
+        "UPDATE django_ray_attempt SET terminal_summary = NULL",
+        {"attempt_summary"},
+    ),
+    "copy corrupt": (
+        "UPDATE django_ray_attempt SET terminal_summary = '{'",
+        {"attempt_summary", "attempt_corrupt"},
+    ),
+    "copy state": (
+        "UPDATE django_ray_attempt SET state = 'FAILED'",
+        {"attempt_state"},
+    ),
+    "no expiry": (
+        "UPDATE django_ray_run SET expires_at = NULL",
+        {"expiry_missing"},
+    ),
+    "another expiry": (
+        "UPDATE django_ray_run SET expires_at = expires_at + interval '1 second'",
+        {"expiry"},
+    ),
+    "an expiry that is no time": (
+        "UPDATE django_ray_run SET expires_at = 'infinity'",
+        {"expiry"},
+    ),
+    "times that are none": (
+        "UPDATE django_ray_run SET created_at = '-infinity';"
+        "UPDATE django_ray_manifest SET created_at = 'infinity';"
+        "UPDATE django_ray_page SET created_at = 'infinity'",
+        set(),
+    ),
+    "identity": (
+        "UPDATE django_ray_run SET attempt_number = 7",
+        {"attempt_foreign", "summary_foreign"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_an_ended_runs_copies_and_expiry_agree(conn, case):
+    damage, found = ENDS[case]
+    book = Book.open(conn)
+    book.commit(conn, book.growth(conn, 3))
+    states = dict.fromkeys(range(3), "SUCCEEDED")
+    book.commit(conn, book.publication(states))
+    attempted(conn, book)
+    conn.execute(damage)
+    assert codes(book) == found
+
+
+def test_no_unbounded_column_is_read(conn, book):
+    with CaptureQueriesContext(connection) as queries:
+        audit(book.identity.run_id)
+    said = " ".join(query["sql"] for query in queries)
+    for column in ("progress_data", "arguments", '"result"', "error_text"):
+        assert column not in said
+
+
+def test_of_an_expired_run_nothing_is_compared(conn):
+    book = ended(conn, 300)
+    conn.execute("DELETE FROM django_ray_node_detail WHERE ordinal < 100")
+    found = audit(book.identity.run_id)
+    assert found.is_expired
+    assert found.is_clean
+
+
+def test_what_expired_and_went_is_no_disagreement(conn):
+    book = Book.loaded(conn, 3)
+    conn.execute("DELETE FROM django_ray_run")
+    assert codes(book) == {"run_missing"}
+    resummarize(conn, book, expires_at_ms=1)
+    assert codes(book) == set()
+    assert audit(book.identity.run_id).is_expired
+
+
+def test_a_run_that_never_published_needs_no_row(conn):
+    identity = helpers.execution(conn)
+    assert audit(identity.run_id).is_clean
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_findings_are_kept_up_to_a_bound_and_counted_past_it(conn, book, over):
+    conn.execute(
+        "INSERT INTO django_ray_node_detail (run_id, ordinal, node_key, node_id,"
+        " stage, state, detail_revision, record) SELECT r.id, 1000 + n,"
+        " sha256(('extra' || n)::bytea), 'extra' || n, 0, 0, 1,"
+        " convert_to('{}', 'UTF8') FROM django_ray_run AS r,"
+        " generate_series(1, %s) AS n",
+        # Besides: the totals of rows and bytes, and what the summary says it retains.
+        (FINDINGS - 3 + over,),
+    )
+    found = audit(book.identity.run_id)
+    assert len(found.findings) == min(FINDINGS, FINDINGS + over)
+    assert found.disagreements == FINDINGS + over
+
+
+COMMAND = "django_ray_audit_workflow_progress"
+
+
+def test_the_command_audits_every_run_and_says_what_it_counted(conn, book, capsys):
+    Book.loaded(conn, 3)
+    call_command(COMMAND)
+    said = capsys.readouterr().out
+    assert "2 runs: 303 nodes, 301 edges, 303 rows" in said
+
+
+def test_the_command_names_what_disagrees_and_fails(conn, book, capsys):
+    conn.execute(
+        "UPDATE django_ray_node_detail SET state = 2 WHERE ordinal IN (3, 5, 7)"
+    )
+    with pytest.raises(SystemExit) as caught:
+        call_command(COMMAND)
+    assert caught.value.code == 1
+    said = capsys.readouterr().out
+    assert f"{book.identity.run_id}: row_state at 3, and 2 more" in said
+
+
+def test_the_command_audits_one_run_by_its_id_or_its_executions(conn, book, capsys):
+    other = Book.loaded(conn, 3)
+    conn.execute(
+        "UPDATE django_ray_run SET detail_bytes = 1 WHERE id = %s",
+        (other.begun.run_pk,),
+    )
+    (public_id,) = conn.execute(
+        "SELECT public_id FROM django_ray_execution WHERE id = %s",
+        (book.identity.task_execution_pk,),
+    ).fetchone()
+    for name in (book.identity.run_id, str(public_id)):
+        call_command(COMMAND, name)
+    assert capsys.readouterr().out.count("1 run: 300 nodes") == 2
+    with pytest.raises(SystemExit):
+        call_command(COMMAND, other.identity.run_id)
+
+
+def test_the_command_says_that_there_is_no_such_run():
+    with pytest.raises(CommandError) as caught:
+        call_command(COMMAND, str(uuid.uuid4()))
+    assert caught.value.returncode == 4
+
+
+def test_the_command_tells_a_bounded_number_of_runs(conn, capsys):
+    for _ in range(TOLD + 2):
+        Book.open(conn)
+    conn.execute("UPDATE django_ray_run SET summary_revision = 1")
+    with pytest.raises(SystemExit):
+        call_command(COMMAND)
+    said = capsys.readouterr().out
+    assert said.count("summary_missing") == TOLD
+    assert "2 more runs disagree" in said
+
+
+@pytest.mark.deep
+def test_a_run_of_25000_rows_is_counted(conn):
+    book = loaded(conn, 25_000)
+    found = audit(book.identity.run_id)
+    assert found.findings == ()
+    assert (found.nodes, found.edges, found.rows) == (25_000, 24_999, 25_000)

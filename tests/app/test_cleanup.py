@@ -13,6 +13,7 @@ from django_ray.storage.publish import publish
 from django_ray.storage.stage import stage
 from tests.app.endings import (
     DAY,
+    HOUR,
     NOW,
     age,
     counted,
@@ -133,16 +134,16 @@ def test_without_attempt_and_expiry_it_is_kept_from_its_beginning_on(conn, days,
     assert counted(conn, "run") == (0 if gone else 1,)
 
 
-@pytest.mark.parametrize("minutes", [59, 61])
-def test_a_candidate_nobody_published_is_stale_after_an_hour(conn, minutes):
+@pytest.mark.parametrize("past", [-1, 0, 1])
+def test_a_candidate_nobody_published_is_stale_after_an_hour(conn, past):
     book = Book.loaded(conn, 300)
     stage(conn, *book.args, helpers.candidate(2, 600))
     end(conn, book)
-    age(conn, "manifest", dt.timedelta(minutes=minutes))
-    age(conn, "page", dt.timedelta(minutes=minutes))
+    age(conn, "manifest", HOUR + dt.timedelta(seconds=past))
+    age(conn, "page", HOUR + dt.timedelta(seconds=past))
     before = counted(conn, "page")[0]
     swept = sweep()[Kind.stale_candidates]
-    stale = minutes > 60
+    stale = past >= 0
     assert swept.removed.items == stale
     assert counted(conn, "manifest") == (2 - stale,)
     assert swept.removed.pages == before - counted(conn, "page")[0]
@@ -150,14 +151,14 @@ def test_a_candidate_nobody_published_is_stale_after_an_hour(conn, minutes):
     assert audit(book.identity.run_id).findings == ()
 
 
-@pytest.mark.parametrize("minutes", [59, 61])
-def test_pages_no_manifest_names_go_after_an_hour_and_no_other(conn, minutes):
+@pytest.mark.parametrize("past", [-1, 0, 1])
+def test_pages_no_manifest_names_go_after_an_hour_and_no_other(conn, past):
     book = ended(conn, 300, expires=NOW + DAY)
     named = counted(conn, "page")[0]
     age(conn, "page")
-    orphan(conn, book.begun.run_pk, 3, dt.timedelta(minutes=minutes))
+    orphan(conn, book.begun.run_pk, 3, HOUR + dt.timedelta(seconds=past))
     removed = sweep()[Kind.unreferenced_pages].removed.items
-    assert removed == (3 if minutes > 60 else 0)
+    assert removed == (3 if past >= 0 else 0)
     assert counted(conn, "page")[0] == named + 3 - removed
 
 

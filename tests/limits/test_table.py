@@ -26,13 +26,13 @@ UNUSED = {
     "response_decoded": "The paginated readers are not there yet.",
     "response_items_default": "The paginated readers are not there yet.",
     "cursor": "The paginated readers are not there yet.",
-    "legacy_snapshot": "The reader of legacy snapshots is not there yet.",
     "preview_decoded": "A canonical value of 512 bytes decodes to no more than those.",
 }
 """Limits that nothing uses."""
 
 NOT_PROBED = {
     "retention_days_default": "A default, no bound: compared below.",
+    "legacy_snapshot": "Of a column nothing of ours writes: tests/app/test_legacy.py.",
     "orphan_seconds": "Judged by PostgreSQL: tests/app/test_cleanup.py.",
     "pending_calls": "Ray's own option of the collector's actor: tests/ray.",
 }

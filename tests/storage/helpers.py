@@ -91,10 +91,13 @@ def rows(states, fresh=0, message=None):
     )
 
 
-def rollup(counts=(0, 0, 0, 0, 0, 0, 0), rank=0):
-    """Return a stage row of one stage with these counts."""
+def rollup(counts=(0, 0, 0, 0, 0, 0, 0), rank=0, edges=None):
+    """Return a stage row of one stage with these counts; in a chain unless told."""
     stages = Stages(V1)
     index = stages.index("leaf")
+    edges = max(sum(counts) - 1, 0) if edges is None else edges
+    if edges:
+        stages.link(index, index, edges)
     for state, count in zip(NODE_STATES, counts, strict=True):
         for _ in range(count):
             stages.add(index, rank, retained=True)
@@ -102,12 +105,12 @@ def rollup(counts=(0, 0, 0, 0, 0, 0, 0), rank=0):
     return stages.encode()
 
 
-def counted(states):
-    """Return the stage row of {ordinal: state}, all of one stage."""
+def counted(states, edges):
+    """Return the stage row of {ordinal: state} and so many edges, all of one stage."""
     found = [0] * len(NODE_STATES)
     for state in states.values():
         found[NODE_STATES.index(NodeState(state))] += 1
-    return rollup(found)
+    return rollup(found, edges=edges)
 
 
 def chain(count):
@@ -211,7 +214,9 @@ class Book:
             "rows": changed,
             "summary": summary.encode(said),
             "candidate": staged[0] if staged else None,
-            "stages": counted(believed) if topology else None,
+            "stages": counted(believed, topology.manifest.edge_count)
+            if topology
+            else None,
         }
         return Publication(**{**fields, **extra})
 
