@@ -8,6 +8,7 @@ done. Contract 2 and 5, ADR-0004.
 
 import datetime as dt
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -23,7 +24,7 @@ from django.db.models import F
 from django_ray.errors import StorageUnavailable
 from django_ray.maintenance import candidates, removal
 from django_ray.maintenance.candidates import Kind, Target
-from django_ray.maintenance.removal import Removed
+from django_ray.maintenance.removal import Removed, Rest
 from django_ray.models.progress import CleanupFailure
 from django_ray.protocol import text
 
@@ -77,18 +78,34 @@ class Report:
         return sum(swept.failed for swept in self.swept)
 
 
-def clean(*, using: str, now: dt.datetime, delete: bool, batch_size: int) -> Report:
+def clean(
+    *,
+    using: str,
+    now: dt.datetime,
+    delete: bool,
+    batch_size: int,
+    rest: Rest = removal.go_on,
+) -> Report:
     """Make one pass over the database `using`, as of `now`; remove only if told to.
 
-    Opens a transaction for each step of each run, so it is not called inside one. Raises
-    StorageUnavailable when PostgreSQL is gone; what was removed until then stays so.
+    Opens a transaction for each step of each run, so it is not called inside one, and
+    rests between two of them as it is told. Raises StorageUnavailable when PostgreSQL is
+    gone; what was removed until then stays so.
     """
-    one = _Pass(using, now, delete, batch_size)
+    one = _Pass(using, now, delete, batch_size, rest)
     try:
         swept = tuple(one.sweep(kind) for kind in Kind)
     except (OperationalError, InterfaceError) as exc:
         raise StorageUnavailable(NO_ANSWER) from exc
     return Report(deleting=delete, swept=swept, diagnostics=tuple(one.diagnostics))
+
+
+def unhurried(worked: float) -> None:
+    """Rest three times as long as was worked: a pass takes a quarter of one process.
+
+    What it removes nobody waits for; the live runs beside it wait for every commit.
+    """
+    time.sleep(3 * worked)
 
 
 def database_now(using: str) -> dt.datetime:
@@ -106,8 +123,9 @@ class _Pass:
     """The settings of one pass, and the failures it tells one by one."""
 
     def __init__(
-        self, using: str, now: dt.datetime, delete: bool, batch_size: int
+        self, using: str, now: dt.datetime, delete: bool, batch_size: int, rest: Rest
     ) -> None:
+        self._rest = rest
         self._using = using
         self._now = now
         self._delete = delete
@@ -139,7 +157,15 @@ class _Pass:
 
     def _remove(self, swept: Swept, target: Target, room: int, found: Removed) -> None:
         try:
-            removal.remove(swept.kind, self._using, target, self._now, room, to=found)
+            removal.remove(
+                swept.kind,
+                self._using,
+                target,
+                self._now,
+                room,
+                to=found,
+                rest=self._rest,
+            )
         except Exception as exc:
             swept.failed += 1
             self._failed(swept.kind, target, exc)

@@ -11,6 +11,8 @@ still there, or, once it was removed, that it is not, and then nothing of it is 
 """
 
 import datetime as dt
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import LiteralString, assert_never
 
@@ -22,6 +24,9 @@ from django_ray.maintenance.candidates import Kind, Target
 DETAIL_ROWS = 1_000
 PAGES = 128
 """How much one statement removes: milliseconds of work, a few MiB of pages at the most."""
+
+type Rest = Callable[[float], object]
+"""Called between two steps with the seconds the last one took."""
 
 BOUNDS: LiteralString = """
 SELECT set_config('lock_timeout', '5s', true),
@@ -114,24 +119,37 @@ class Removed:
         self.pages += other.pages
 
 
+def go_on(_worked: float) -> None:
+    """Take no rest."""
+
+
 def remove(
-    kind: Kind, using: str, target: Target, now: dt.datetime, most: int, to: Removed
+    kind: Kind,
+    using: str,
+    target: Target,
+    now: dt.datetime,
+    most: int,
+    *,
+    to: Removed,
+    rest: Rest = go_on,
 ) -> None:
     """Remove what is due of one run, adding to `to` as each step commits.
 
-    Of unreferenced pages at most `most`. Nothing is added when the run is not due any more.
+    Of unreferenced pages at most `most`. Holding nothing, it rests after each step. Nothing is added when the run is not due any more.
     Raises what the database raises: the step that failed is rolled back, and what earlier
     ones removed stays so.
     """
     step = _Step(using, target, now)
     ended = False
     while not ended:
+        began = time.perf_counter()
         with transaction.atomic(using=using, durable=True):
             step.hold()
             if not candidates.is_due(kind, using, now, target.run_pk):
                 return
             part, ended = _part(kind, step, most - to.items)
         to.add(part)
+        rest(time.perf_counter() - began)
 
 
 def preview(

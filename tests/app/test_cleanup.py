@@ -8,6 +8,7 @@ from django.db import connection
 
 from django_ray.maintenance.audit import audit
 from django_ray.maintenance.candidates import WINDOW, Kind
+from django_ray.maintenance.cleanup import clean
 from django_ray.progress.delta import Fenced
 from django_ray.storage.publish import publish
 from django_ray.storage.stage import stage
@@ -273,3 +274,16 @@ def test_a_long_run_goes_by_statements_of_bounded_rows(conn):
     with connection.execute_wrapper(watch):
         assert sweep()[Kind.expired_runs].removed.rows == 2_500
     assert removed == [1_000, 1_000, 500]
+
+
+def test_a_pass_rests_after_each_step_and_holds_nothing_then(conn):
+    ended(conn, 1_500)
+    rested = []
+
+    def rest(worked):
+        rested.append(worked)
+        assert not connection.in_atomic_block
+
+    clean(using="default", now=NOW, delete=True, batch_size=9, rest=rest)
+    assert len(rested) == 2
+    assert all(worked > 0 for worked in rested)

@@ -44,7 +44,11 @@ class Command(BaseCommand):
         try:
             now = cleanup.database_now(DATABASE)
             report = cleanup.clean(
-                using=DATABASE, now=now, delete=delete, batch_size=batch_size
+                using=DATABASE,
+                now=now,
+                delete=delete,
+                batch_size=batch_size,
+                rest=cleanup.unhurried,
             )
         except StorageUnavailable as exc:
             raise CommandError(str(exc), returncode=NO_DATABASE) from exc
