@@ -30,7 +30,8 @@ type Rest = Callable[[float], object]
 
 BOUNDS: LiteralString = """
 SELECT set_config('lock_timeout', '5s', true),
-    set_config('statement_timeout', '30s', true)
+    set_config('statement_timeout', '30s', true),
+    set_config('enable_seqscan', 'off', true)
 """
 
 LOCK_EXECUTION: LiteralString = """
@@ -135,9 +136,9 @@ def remove(
 ) -> None:
     """Remove what is due of one run, adding to `to` as each step commits.
 
-    Of unreferenced pages at most `most`. Holding nothing, it rests after each step. Nothing is added when the run is not due any more.
-    Raises what the database raises: the step that failed is rolled back, and what earlier
-    ones removed stays so.
+    Of unreferenced pages at most `most`. It rests after each step, holding nothing. Nothing
+    is added when the run is not due any more. Raises what the database raises: the step
+    that failed is rolled back, and what earlier ones removed stays so.
     """
     step = _Step(using, target, now)
     ended = False
@@ -171,7 +172,10 @@ def preview(
 
 
 def bound(using: str) -> None:
-    """Bound how long the statements of the open transaction wait and work."""
+    """Bound how long the statements of the open transaction wait and work.
+
+    And let them go by key, whatever the statistics of a table that was emptied say.
+    """
     with connections[using].cursor() as cursor:
         cursor.execute(BOUNDS)
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django_ray.maintenance.audit import audit
 from django_ray.maintenance.candidates import WINDOW, Kind
 from django_ray.maintenance.cleanup import clean
+from django_ray.maintenance.removal import BOUNDS, DELETE_DETAILS
 from django_ray.progress.delta import Fenced
 from django_ray.storage.publish import publish
 from django_ray.storage.stage import stage
@@ -287,3 +288,36 @@ def test_a_pass_rests_after_each_step_and_holds_nothing_then(conn):
     clean(using="default", now=NOW, delete=True, batch_size=9, rest=rest)
     assert len(rested) == 2
     assert all(worked > 0 for worked in rested)
+
+
+@pytest.mark.deep
+def test_a_run_of_25000_rows_goes_in_short_statements(conn):
+    book = ended(conn, 25_000)
+    other = ended(conn, 25_000, expires=NOW + DAY)
+    spent = []
+
+    def timed(execute, sql, params, many, context):
+        result = execute(sql, params, many, context)
+        spent.append(context["cursor"].rowcount)
+        return result
+
+    with connection.execute_wrapper(timed):
+        removed = sweep()[Kind.expired_runs].removed
+    assert (removed.items, removed.rows) == (1, 25_000)
+    assert max(spent) <= 1_000
+    assert audit(other.identity.run_id).findings == ()
+    assert book.begun.run_pk != other.begun.run_pk
+    assert counted(conn, "run", "node_detail") == (1, 25_000)
+
+
+def test_a_part_of_the_rows_is_found_by_key(conn):
+    run_pk = ended(conn, 1_500).begun.run_pk
+    ended(conn, 1_500)
+    conn.execute("ANALYZE django_ray_node_detail")
+    query = DELETE_DETAILS.replace("%(run)s", str(run_pk))
+    with conn.transaction():
+        conn.execute(BOUNDS)
+        lines = conn.execute(f"EXPLAIN {query.replace('%(most)s', '1000')}").fetchall()
+    plan = "\n".join(line for (line,) in lines)
+    assert "Seq Scan" not in plan
+    assert plan.count("django_ray_node_detail_pk") == 2
