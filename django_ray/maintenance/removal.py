@@ -2,8 +2,9 @@
 
 Each step locks the execution, the run and its manifests, asks again whether the run is
 due, and removes a bounded part: a cascade over 25,000 rows would be one long statement, and
-the execution's row may be shared with a live run. Between two steps an expired run is
-partly there, which its expiry tells every reader. No summary and no outcome is touched.
+the execution's row may be shared with a live run. The manifest goes first, so that from then
+on every reader says EXPIRED, however much is still there. No summary and no outcome is
+touched.
 
 The locks leave keys free, as the fence's do: a stale writer that stages meanwhile looks its
 run up when it commits, holding its candidate's row. It must get its answer: that the run is
@@ -62,6 +63,10 @@ DELETE_PAGES: LiteralString = """
 DELETE FROM django_ray_page WHERE id IN (
     SELECT p.id FROM django_ray_page AS p WHERE p.run_id = %(run)s LIMIT %(most)s
 )
+"""
+
+DELETE_MANIFESTS: LiteralString = """
+DELETE FROM django_ray_manifest WHERE run_id = %(run)s
 """
 
 DELETE_RUN: LiteralString = "DELETE FROM django_ray_run WHERE id = %(run)s"
@@ -235,13 +240,14 @@ def _part(kind: Kind, step: _Step, most: int) -> tuple[Removed, bool]:
 
 
 def _run_part(step: _Step) -> tuple[Removed, bool]:
+    step.execute(DELETE_MANIFESTS)
     rows = step.execute(DELETE_DETAILS, DETAIL_ROWS)
     if rows == DETAIL_ROWS:
         return Removed(rows=rows), False
     pages = step.execute(DELETE_PAGES, PAGES)
     if pages == PAGES:
         return Removed(rows=rows, pages=pages), False
-    # What is left cascades: two manifests, the stage row.
+    # What is left cascades: the stage row.
     return Removed(items=step.execute(DELETE_RUN), rows=rows, pages=pages), True
 
 

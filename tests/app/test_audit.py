@@ -1,8 +1,10 @@
 """The audit: clean after publications, and every disagreement by its name."""
 
 import dataclasses
+import re
 import time
 import uuid
+from pathlib import Path
 
 import msgspec
 import psycopg
@@ -664,6 +666,22 @@ def test_the_command_tells_a_bounded_number_of_runs(conn, capsys):
     said = capsys.readouterr().out
     assert said.count("summary_missing") == TOLD
     assert "2 more runs disagree" in said
+
+
+def test_every_code_stands_on_the_operators_page():
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "howto" / "operate-audit.md").read_text()
+    told = set(re.findall(r"`([a-z_]+)`", page))
+    found = {
+        f"{word}_{fault}" for word in ("topology", "candidate") for fault in FAULTS
+    }
+    for path in (root / "django_ray" / "maintenance").glob("*.py"):
+        found.update(re.findall(r"""find\(\s*"([a-z_]+)\"""", path.read_text()))
+    assert len(found) > 30
+    assert found == told
+
+
+FAULTS = ("missing", "corrupt")
 
 
 @pytest.mark.deep

@@ -3,6 +3,7 @@
 import datetime as dt
 import threading
 
+import msgspec
 import psycopg
 import pytest
 from django.core.management import call_command
@@ -10,9 +11,12 @@ from django.db import connection
 
 from django_ray.errors import StorageUnavailable
 from django_ray.maintenance import cleanup
+from django_ray.maintenance.audit import audit
 from django_ray.maintenance.candidates import Kind
 from django_ray.maintenance.cleanup import DIAGNOSTICS, clean
 from django_ray.models.progress import CleanupFailure
+from django_ray.protocol import summary
+from django_ray.readers import context
 from tests.app import stored
 from tests.app.endings import (
     DAY,
@@ -219,6 +223,29 @@ def test_a_candidate_that_is_written_anew_is_spared(conn):
     with at("SELECT set_config", restage):
         assert sweep()[Kind.stale_candidates].spared == 1
     assert counted(conn, "manifest") == (2,)
+
+
+def test_a_run_that_is_half_gone_reads_expired_and_goes_on(conn):
+    book = ended(conn, 2_500)
+    said = summary.decode(
+        conn.execute("SELECT progress_summary FROM django_ray_execution").fetchone()[0]
+    )
+    said = msgspec.structs.replace(said, expires_at_ms=1)
+    deletions = []
+
+    def cut(execute, sql, params, many, context):
+        deletions.append(sql.lstrip().startswith("DELETE FROM django_ray_node_detail"))
+        if sum(deletions) == 2:
+            raise KeyboardInterrupt
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(cut), pytest.raises(KeyboardInterrupt):
+        sweep()
+    assert counted(conn, "run", "manifest", "node_detail") == (1, 0, 1_500)
+    assert context.select(said, NOW) == context.Expired()
+    assert audit(book.identity.run_id).is_expired
+    assert sweep()[Kind.expired_runs].removed.rows == 1_500
+    assert counted(conn, "run", "page", "node_detail") == (0, 0, 0)
 
 
 def test_two_passes_at_once_share_the_work_and_neither_fails(conn):
