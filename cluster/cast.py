@@ -4,6 +4,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import LiteralString
 
 import psycopg
 from django.db import connection
@@ -40,8 +41,16 @@ and `grower` meet the others by seeds."""
 FEW = ("stale", "new", "lifecycle", "cleanup", "reader")
 """Whose are few enough for all orders of three."""
 
-UNSYNCED = "SET synchronous_commit = off"
-"""Nothing here survives a crash, and nothing is claimed of one."""
+PATIENT: LiteralString = """
+SELECT set_config(name, value, false)
+FROM (VALUES
+    ('synchronous_commit', 'off'),
+    ('lock_timeout', '0'),
+    ('statement_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0')
+) AS setting (name, value)
+"""
+"""Nothing here survives a crash, and an actor waits as long as the player lets it."""
 
 
 TIDY = 1_000
@@ -148,7 +157,7 @@ def _writer(name: str, url: str, part: Callable[[Connection], object]) -> Actor:
 def _connected(url: str) -> Connection:
     conn = psycopg.connect(url, autocommit=True, prepare_threshold=0)
     pool.configure(conn)
-    conn.execute(UNSYNCED)
+    conn.execute(PATIENT)
     return conn
 
 
@@ -157,7 +166,7 @@ def _django(name: str, part: Callable[[], object], *, ends: bool) -> Actor:
         connection.ensure_connection()
         conn: Connection = connection.connection
         with connection.cursor() as cursor:
-            cursor.execute(UNSYNCED)
+            cursor.execute(PATIENT)
         step_through(conn, arrive, ends=ends)
         return conn
 
