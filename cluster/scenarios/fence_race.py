@@ -75,7 +75,7 @@ class FenceRace:
 
     def _keep(self, server: str, counts: dict[str, int]) -> None:
         for key, number in counts.items():
-            unit = "statements" if key == "waits" else "interleavings"
+            unit = "waiting, by move" if key == "waits" else "interleavings"
             self.figures[f"{server}_{key}"] = Figure(values=(float(number),), unit=unit)
 
     def _elsewhere(self) -> "subprocess.Popen[str] | None":
