@@ -8,6 +8,7 @@ from django_ray.identity import MAXIMUM_63
 from django_ray.lifecycle.actions import ISSUES, Action, Issue
 from django_ray.lifecycle.deadlines import DEADLINES
 from django_ray.lifecycle.events import Event
+from django_ray.lifecycle.frozen import maker
 from django_ray.lifecycle.results import REJECTIONS, Rejection, Transition
 from django_ray.lifecycle.state import (
     CompiledGraphInvocationState,
@@ -24,6 +25,11 @@ from django_ray.lifecycle.vocabulary import (
     RejectionCode,
     RetryDisposition,
 )
+
+_settled = maker(CompiledGraphSessionState)
+_moved = maker(CompiledGraphInvocationState)
+_issued = maker(Action)
+_transition = maker(Transition)
 
 MAXIMUM_CODES = 8
 """Cleanup codes kept, the mark that there were more included. Contract 2."""
@@ -49,13 +55,13 @@ def follow(
     while settled is not None and row.issues is not None:
         action = settled.pending
         if action is None or at < action.deadline:
-            return Transition(state=settled, action=action)
+            return _transition(state=settled, action=action)
         row = choose(DEADLINES[action.kind], settled, event)
         outcome = deadline_outcome(settled, action, row)
         settled = settle(settled, row, at, outcome, action.token, action.output, None)
     if settled is None:
         return REJECTIONS[RejectionCode.ACTION_SEQUENCE_EXHAUSTED]
-    return Transition(state=settled, action=None)
+    return _transition(state=settled, action=None)
 
 
 def expire(
@@ -120,7 +126,7 @@ def settle(
         pending = make_action(state, invocation, row.issues, issued, output)
     in_time = at < state.deadlines.outer
     return seal(
-        CompiledGraphSessionState(
+        _settled(
             identity=state.identity,
             capacity=state.capacity,
             deadlines=state.deadlines,
@@ -165,7 +171,7 @@ def _move(
         outputs = (*outputs[:output], row.claimed_output, *outputs[output + 1 :])
     elif row.open_outputs is not None:
         outputs = tuple(map(CLOSINGS[row.open_outputs].__getitem__, outputs))
-    return CompiledGraphInvocationState(
+    return _moved(
         identity=invocation.identity,
         number=invocation.number,
         deadlines=invocation.deadlines,
@@ -188,7 +194,7 @@ def make_action(
         state.deadlines if owner is None else owner.deadlines, issue.stage
     )
     outer = state.deadlines.outer
-    return Action(
+    return _issued(
         kind=kind,
         token=token,
         session=state.identity,
