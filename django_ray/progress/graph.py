@@ -2,8 +2,8 @@
 
 The coordinator's side: a node's ordinal is its place in the order of registration, and
 every dependency has a smaller one, so neither a cycle nor an unknown endpoint can be
-expressed past here. What is kept a node is its id and a fingerprint: enough for a million.
-Whoever registers from several threads holds one lock over it.
+expressed past here. What is kept a node is its id, in a file past 250,000 of them, and a
+fingerprint. Whoever registers from several threads holds one lock over it.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable
 
 from django_ray.errors import GraphRefused, LimitExceeded, ProtocolError
+from django_ray.progress.spill import BATCH, IN_MEMORY, Ids
 from django_ray.protocol import frames, text
 from django_ray.protocol.limits import Limits
 
@@ -22,11 +23,11 @@ class Graph:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._ordinals: dict[str, int] = {}
+        self._ids = Ids(IN_MEMORY, BATCH)
         self._fingerprints = bytearray()
 
     def __len__(self) -> int:
-        return len(self._ordinals)
+        return len(self._fingerprints) // _FINGERPRINT
 
     def register(
         self, node_id: str, label: str, stage: str, dependencies: Iterable[int]
@@ -34,15 +35,15 @@ class Graph:
         """Register a node and return its ordinal with the record that tells of it.
 
         There is no record when an identical node stands already. Raise GraphRefused, with
-        nothing changed, when another stands under the id, the id is malformed, or a
-        dependency is not registered.
+        nothing changed, when another stands under the id, the id is malformed, a
+        dependency is not registered, or nobody can tell whether the id is new.
         """
         self._require_id(node_id)
         label = text.label(label, self._limits.label)
         stage = text.label(stage, self._limits.label)
         runs = _runs(dependencies, len(self))
         fingerprint = _fingerprint(label, stage, runs)
-        known = self._ordinals.get(node_id)
+        known = self._ids.get(node_id)
         if known is not None:
             place = known * _FINGERPRINT
             if self._fingerprints[place : place + _FINGERPRINT] != fingerprint:
@@ -51,7 +52,7 @@ class Graph:
         ordinal = len(self)
         if ordinal > frames.MAXIMUM_ORDINAL:
             raise GraphRefused("there are more nodes than ordinals")
-        self._ordinals[node_id] = ordinal
+        self._ids.add(node_id, ordinal)
         self._fingerprints += fingerprint
         return ordinal, self._record(ordinal, node_id, label, stage, runs)
 
@@ -121,9 +122,6 @@ def _require_known(least: int, greatest: int, known: int) -> None:
 
 
 def _fingerprint(label: str, stage: str, runs: tuple[int, ...]) -> bytes:
-    digest = hashlib.blake2b(digest_size=_FINGERPRINT)
-    for part in (label.encode(), stage.encode()):
-        digest.update(len(part).to_bytes(4))
-        digest.update(part)
-    digest.update(array("q", runs).tobytes())
-    return digest.digest()
+    # Neither text holds a NUL: it parts them.
+    told = f"{label}\0{stage}\0".encode() + array("q", runs).tobytes()
+    return hashlib.blake2b(told, digest_size=_FINGERPRINT).digest()
