@@ -7,6 +7,10 @@ real detached actor.
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from typing import cast
+
+import ray
+from ray.actor import ActorHandle
 
 from actors import clock, remote
 from actors.coordinator import Coordinator
@@ -21,6 +25,12 @@ START_S = 60.0
 PAUSE_S = 0.02
 
 SUMMARY = "SELECT progress_summary FROM django_ray_execution WHERE id = %s"
+
+
+def process[T](made: type[T], *arguments: object) -> "ActorHandle[T]":
+    """Put an object into a Ray process of its own."""
+    actor = ray.remote(num_cpus=0)(made).remote(*arguments)
+    return cast("ActorHandle[T]", actor)
 
 
 def producer(

@@ -17,12 +17,16 @@ RESAMPLES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured quantity: every value kept, reported as median with its spread."""
+    """One measured quantity: every value kept, reported as median with its spread.
+
+    The less the better, unless it says `more_is_better`.
+    """
 
     values: tuple[float, ...]
     unit: str
     reach: float | None = None
     beyond: float | None = None
+    more_is_better: bool = False
 
     @property
     def median(self) -> float:
@@ -52,7 +56,8 @@ class Figure:
         }
         if self.reach is not None:
             body["reach"] = self.reach
-            body["reached"] = self.median <= self.reach
+            over = self.median - self.reach
+            body["reached"] = over >= 0 if self.more_is_better else over <= 0
         if self.beyond is not None:
             body["beyond"] = self.beyond
         return body

@@ -172,7 +172,7 @@ class Million:
         self.conn = harness.connect()
         self.identity = runs.execution()
         told = plan.encode_settings(runs.settings(self.identity))
-        self.outer = ray.remote(num_cpus=0)(Outer).remote(told, self.parameters)
+        self.outer = live.process(Outer, told, self.parameters)
         live.await_writer(self.identity, self.conn)
 
     def measure(self) -> None:
@@ -184,11 +184,11 @@ class Million:
                 for side, actor in sides.items()
             }
             start = time.perf_counter()
-            half = ray.get(self.outer.first_half.remote())
+            half: NodeCounts = ray.get(self.outer.first_half.remote())
             self._require(half)
             middle = {side: watch.sample() for side, watch in watches.items()}
             at_half = time.perf_counter() - start
-            self.counts = ray.get(self.outer.second_half.remote())
+            self.counts: NodeCounts = ray.get(self.outer.second_half.remote())
             assert ray.get(self.outer.end.remote()), "the end was not committed"
             wall = time.perf_counter() - start
             for watch in watches.values():

@@ -11,6 +11,7 @@ ascending: a node that joins a million others is one short record. `further` cou
 dependencies past `Limits.dependency_runs` runs: they are counted edges, never retained.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -252,27 +253,34 @@ def _check_worker(records: tuple[Record, ...]) -> None:
 
 def require(record: Record) -> None:
     """Raise ProtocolError for what types cannot say: UTF-8 bytes, characters, pairs."""
-    match record:
-        case State():
-            _check_failure(record.error)
-            _check_host(record.host)
-        case Progress():
-            _check_progress(record)
-        case Node():
-            _check_node(record)
-        case Event():
-            text.require_line(record.kind, "event", V1.metric_key)
-            text.require(record.text, "event", V1.event_encoded)
-        case End():
-            _check_failure(record.error)
-        case States():
-            _check_states(record)
-        case Preview():
-            values.require_preview(record.value)
-        case Session():
-            values.require_canonical(record.snapshot)
-        case Declare() | Task():
-            pass
+    check = _CHECKS.get(type(record))
+    if check is not None:
+        check(record)
+
+
+def _check_state(record: State) -> None:
+    if record.error is not None:
+        _check_failure(record.error)
+    if record.host is not None:
+        text.require_line(record.host, "host", V1.host)
+
+
+def _check_event(record: Event) -> None:
+    text.require_line(record.kind, "event", V1.metric_key)
+    text.require(record.text, "event", V1.event_encoded)
+
+
+def _check_end(record: End) -> None:
+    if record.error is not None:
+        _check_failure(record.error)
+
+
+def _check_preview(record: Preview) -> None:
+    values.require_preview(record.value)
+
+
+def _check_session(record: Session) -> None:
+    values.require_canonical(record.snapshot)
 
 
 def _check_states(record: States) -> None:
@@ -284,15 +292,9 @@ def _check_states(record: States) -> None:
         raise ProtocolError("unknown_stage")
 
 
-def _check_failure(failure: Failure | None) -> None:
-    if failure is not None:
-        text.require_line(failure.kind, "error", V1.error_kind)
-        text.require(failure.text, "error", V1.error - len(failure.kind.encode()))
-
-
-def _check_host(host: str | None) -> None:
-    if host is not None:
-        text.require_line(host, "host", V1.host)
+def _check_failure(failure: Failure) -> None:
+    text.require_line(failure.kind, "error", V1.error_kind)
+    text.require(failure.text, "error", V1.error - len(failure.kind.encode()))
 
 
 def _check_progress(record: Progress) -> None:
@@ -301,7 +303,8 @@ def _check_progress(record: Progress) -> None:
         text.require(record.message, "message", V1.message)
     if record.metrics is not None:
         values.require_metrics(record.metrics)
-    _check_host(record.host)
+    if record.host is not None:
+        text.require_line(record.host, "host", V1.host)
 
 
 def _check_node(node: Node) -> None:
@@ -316,3 +319,16 @@ def _check_node(node: Node) -> None:
         if first < after or count < 1 or first + count > node.ordinal:
             raise ProtocolError("malformed_dependencies")
         after = first + count
+
+
+_CHECKS: Final[dict[type, Callable[..., None]]] = {
+    State: _check_state,
+    Progress: _check_progress,
+    Node: _check_node,
+    Event: _check_event,
+    End: _check_end,
+    States: _check_states,
+    Preview: _check_preview,
+    Session: _check_session,
+}
+"""By type, as frames are many; what its types say in full is not in it."""

@@ -153,15 +153,17 @@ def _amount(value: object) -> Amount | None:
     if value is None:
         return None
     # Exact types: the wire's encoder knows no subclass, and a bool is no number.
+    if type(value) is int and 0 <= value <= MAXIMUM_INTEGER:
+        return value
+    if type(value) is float and 0 <= value < math.inf:
+        return value
     if type(value) is not int and type(value) is not float:
         raise ProtocolError("progress_not_a_number")
     if type(value) is float and not math.isfinite(value):
         raise ProtocolError("progress_not_finite")
     if value < 0:
         raise ProtocolError("progress_negative")
-    if type(value) is int and value > MAXIMUM_INTEGER:
-        raise ProtocolError("progress_too_large")
-    return value
+    raise ProtocolError("progress_too_large")
 
 
 def _metric(value: object) -> Metric:

@@ -21,6 +21,13 @@ def test_figure_says_whether_it_reached_its_mark(value, reached):
     assert Figure(values=(value,), unit="x", reach=2.0).document()["reached"] is reached
 
 
+@pytest.mark.parametrize(("value", "reached"), [(0.4, False), (0.5, True), (0.6, True)])
+def test_figure_of_which_more_is_better_is_reached_from_its_mark_on(value, reached):
+    figure = Figure(values=(value,), unit="x", reach=0.5, more_is_better=True)
+
+    assert figure.document()["reached"] is reached
+
+
 def test_interval_lies_within_the_spread_and_holds_the_median():
     figure = Figure(values=tuple(map(float, range(21))), unit="ms")
 
