@@ -166,6 +166,7 @@ class Million:
         self.parameters = parameters
         self.figures: dict[str, Figure] = {}
         self.notes: list[str] = []
+        self.counts = NodeCounts()
 
     def setup(self, harness: Harness) -> None:
         """Start the collector and the process of the coordinator."""
@@ -184,17 +185,21 @@ class Million:
                 for side, actor in sides.items()
             }
             start = time.perf_counter()
-            half: NodeCounts = ray.get(self.outer.first_half.remote())
+            half = self._ask("first_half")
             self._require(half)
             middle = {side: watch.sample() for side, watch in watches.items()}
             at_half = time.perf_counter() - start
-            self.counts: NodeCounts = ray.get(self.outer.second_half.remote())
+            self.counts = self._ask("second_half")
             assert ray.get(self.outer.end.remote()), "the end was not committed"
             wall = time.perf_counter() - start
             for watch in watches.values():
                 watch.sample()
         self._keep(wall, watches, middle)
         self.notes.append(f"the first half took {at_half:.1f} s: {half}")
+
+    def _ask(self, half: str) -> NodeCounts:
+        counts: NodeCounts = ray.get(getattr(self.outer, half).remote())
+        return counts
 
     def _require(self, counts: NodeCounts) -> None:
         """Hold the run to its counts while it stands still, with nodes in every state."""
