@@ -148,12 +148,12 @@ class Outer:
             drive.end(drive.flying.popleft())
         return drive.counts()
 
-    def end(self) -> bool:
-        """End the run; say whether that was committed."""
-        ended = self.watched.end("SUCCEEDED", None)
+    def end(self) -> NodeCounts:
+        """End the run, committed."""
+        assert self.watched.end("SUCCEEDED", None), "the end was not committed"
         self.drive.worker.stop()
         self.producer.stop()
-        return ended
+        return self.drive.counts()
 
 
 class Million:
@@ -189,16 +189,16 @@ class Million:
             self._require(half)
             middle = {side: watch.sample() for side, watch in watches.items()}
             at_half = time.perf_counter() - start
-            self.counts = self._ask("second_half")
-            assert ray.get(self.outer.end.remote()), "the end was not committed"
+            self._ask("second_half")
+            self.counts = self._ask("end")
             wall = time.perf_counter() - start
             for watch in watches.values():
                 watch.sample()
         self._keep(wall, watches, middle)
         self.notes.append(f"the first half took {at_half:.1f} s: {half}")
 
-    def _ask(self, half: str) -> NodeCounts:
-        counts: NodeCounts = ray.get(getattr(self.outer, half).remote())
+    def _ask(self, step: str) -> NodeCounts:
+        counts: NodeCounts = ray.get(getattr(self.outer, step).remote())
         return counts
 
     def _require(self, counts: NodeCounts) -> None:
