@@ -77,6 +77,12 @@ class Collector:
                 self._wake.set()
         return answer
 
+    def refuse(self, boundary: str) -> Acknowledgement:
+        """Answer a frame that was not read at all, since it is over a limit."""
+        if self._fenced is not None:
+            return self._refusal(Status.FENCED, self._fenced)
+        return self._refusal(Status.REFUSED, boundary)
+
     def opened(self, writer_epoch: int) -> None:
         """Note the epoch under which this collector writes; answers carry it."""
         with self._lock:

@@ -164,3 +164,24 @@ def reread_credentials() -> None:
     _raylet.Config.initialize("")  # type: ignore[attr-defined]
     loader = _raylet.AuthenticationTokenLoader  # type: ignore[attr-defined]
     loader.instance().reset_cache()
+
+
+class Unread:
+    """Stands in the place of an argument over its process's bound: nobody has read it."""
+
+
+def bound_arguments(limit: int) -> None:
+    """Let no call hand this process an argument of over `limit` bytes, from now on.
+
+    Ray copies the bytes of an argument out of the object store before the method sees
+    them. A larger one becomes Unread instead, and no page of it is touched.
+    """
+    context = worker.global_worker.get_serialization_context()
+    read = context._deserialize_object
+
+    def bounded(data: memoryview | None, *rest: object) -> object:
+        if data is not None and len(data) > limit:
+            return Unread()
+        return read(data, *rest)
+
+    context._deserialize_object = bounded

@@ -53,6 +53,7 @@ class Producer:
         worker = kind is ProducerKind.worker
         self.tallies: Counter[str] = Counter()
         self._limits = limits
+        self._most = (limits.worker_frame if worker else limits.frame) - HEADER
         self._clock = clock
         self._resync = resync
         self._kept = Kept(WORKER_SLOTS if worker else COORDINATOR_SLOTS)
@@ -205,7 +206,7 @@ class Producer:
             # What the encoder refuses is its caller's mistake, not its caller's end.
             self._leave_out("malformed")
             return None
-        if len(data) > self._limits.frame - HEADER:
+        if len(data) > self._most:
             self._leave_out("oversized")
             return None
         return data

@@ -166,6 +166,7 @@ class CollectorActor:
         from django_ray.storage import pool
         from django_ray.storage.writer import Writer
 
+        internals.bound_arguments(V1.frame)
         told = plan.decode_settings(settings)
         me = ray.get_runtime_context().current_actor
         self._clock = clock.steady()
@@ -183,6 +184,8 @@ class CollectorActor:
 
     def ingest(self, frame: object) -> bytes:
         """Apply a frame and return the encoded answer; refuse whatever else is sent."""
+        if isinstance(frame, internals.Unread):
+            return frames.encode(self._collector.refuse("frame"))
         data = frame if isinstance(frame, bytes) else b""
         return frames.encode(self._collector.ingest(data, self._clock()))
 

@@ -227,10 +227,10 @@ def decode(data: bytes) -> Frame:
         frame = _frame_decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise ProtocolError("malformed_frame") from exc
+    if frame.kind is ProducerKind.worker:
+        _check_worker(frame.records, len(data))
     for record in frame.records:
         require(record)
-    if frame.kind is ProducerKind.worker:
-        _check_worker(frame.records)
     return frame
 
 
@@ -242,8 +242,10 @@ def decode_acknowledgement(data: bytes) -> Acknowledgement:
         raise ProtocolError("malformed_acknowledgement") from exc
 
 
-def _check_worker(records: tuple[Record, ...]) -> None:
+def _check_worker(records: tuple[Record, ...], size: int) -> None:
     """Refuse what only the coordinator says: the graph, its ends, and the run's end."""
+    if size > V1.worker_frame:
+        raise LimitExceeded("worker_frame", V1.worker_frame, size)
     for record in records:
         if not isinstance(record, State | Progress | Preview | Event) or (
             isinstance(record, State) and record.state is not NodeState.RUNNING

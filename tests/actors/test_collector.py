@@ -3,8 +3,10 @@
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from actors.collector import Collector
+from actors.collector import REASONS, Collector
 from django_ray.progress.pace import Pace
 from django_ray.protocol import frames
 from django_ray.protocol.frames import ProducerKind, Status
@@ -12,6 +14,7 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NodeState, ReportingPolicy
 from tests.actors.rig import frame, node, state
 from tests.fakes import START_MS, run_settings
+from tests.protocol.mutation import mutants
 
 
 @pytest.fixture
@@ -120,6 +123,51 @@ def test_a_bad_frame_is_refused_by_a_fixed_reason_and_counted(collector, data, r
     assert (answer.status, answer.reason) == (Status.REFUSED, reason)
     assert collector.status(START_MS)[reason] == 1
     assert collector.take(START_MS) is None
+
+
+def test_a_frame_nobody_has_read_is_refused_and_counted(collector):
+    answer = collector.refuse("frame")
+
+    assert (answer.status, answer.reason) == (Status.REFUSED, "frame")
+    told = collector.status(START_MS)
+    assert (told["refused"], told["frame"]) == (1, 1)
+    collector.fence("task")
+    assert collector.refuse("frame").status is Status.FENCED
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_no_mutated_frame_is_a_fault_of_the_model(seed):
+    collector = Collector(run_settings(), Pace(), START_MS)
+    collector.opened(1)
+    report = frames.Progress(0, 0, 1, 1, 1_000, 1, 2, "m", {"k": 1.5}, "h")
+    arrays = frames.States(1, b"\x04\x05\x00", b"\0\1\2")
+    error = frames.Failure("E", "t")
+    failed = state(1, NodeState.FAILED, try_=2, error=error)
+    sent = [
+        frame(1, node(0), node(1, after=[0]), state(0), frames.Declare(1, 2)),
+        frame(2, report, failed, arrays, frames.Task(0, b"t" * 24)),
+        frame(3, frames.Preview(0, 0, 1, b'{"a":1}'), frames.Event(1, "k", 0, "t")),
+        frame(3, frames.Session(b"{}"), node(2, after=[0, 1])),
+        frame(4, frames.End("FAILED", 2_000, error)),
+    ]
+    for good, damaged in zip(sent * 4, mutants(sent, seed, 20), strict=True):
+        collector.ingest(damaged, START_MS)
+        collector.ingest(good, START_MS)
+        taken = collector.take(START_MS)
+        if taken is not None:
+            collector.settle(taken)
+
+    assert "fault" not in collector.status(START_MS)
+
+
+def test_no_flood_of_reasons_grows_what_is_counted(collector):
+    for number in range(1_000):
+        collector.refuse(f"reason-{number}")
+
+    told = collector.status(START_MS)
+    assert len(told) < 100
+    assert told["refused"] == 1_000
+    assert told["other"] >= 1_000 - REASONS
 
 
 @pytest.mark.parametrize(("count", "status"), [(3, Status.OK), (4, Status.OK)])

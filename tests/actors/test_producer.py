@@ -2,10 +2,11 @@
 
 import threading
 import time
+from statistics import median
 
 import pytest
 
-from actors.link import PATIENCE_MS
+from actors.link import HEADER, PATIENCE_MS
 from actors.producer import WORKER_SLOTS, Producer
 from django_ray.protocol import frames
 from django_ray.protocol.frames import ProducerKind, State, Status
@@ -626,14 +627,53 @@ def test_settle_says_no_when_the_time_is_over(bench):
     assert not bench.producer.settle(0.01)
 
 
-def test_a_report_costs_at_most_50_microseconds(bench):
-    bench.producer.start()
-    began = time.perf_counter()
-    for ordinal in range(20_000):
+def test_a_report_costs_the_same_however_much_is_held(bench):
+    """In units of what encoding it costs; `cluster run latency` has the times."""
+
+    def cost(first):
+        records = [state(ordinal) for ordinal in range(first, first + 2_000)]
+        reports = [seconds(bench.producer.state, record) for record in records]
+        return median(reports) / median(seconds(frames.encode, r) for r in records)
+
+    few = cost(0)
+    for ordinal in range(2_000, 60_000):
         bench.producer.state(state(ordinal))
-    spent = time.perf_counter() - began
-    bench.producer.stop()
-    assert spent / 20_000 <= 50e-6
+    many = cost(60_000)
+
+    assert bench.producer.backlog == 62_000
+    assert many < 60
+    assert many < 4 * few
+
+
+def seconds(function, argument):
+    began = time.perf_counter()
+    function(argument)
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [
+        (ProducerKind.coordinator, V1.frame),
+        (ProducerKind.owner, V1.frame),
+        (ProducerKind.worker, V1.worker_frame),
+    ],
+)
+def test_a_record_leaves_as_long_as_its_frame_is_within_the_bound(kind, limit, over):
+    bench = Bench(kind)
+    event = frames.Event(1, "k", None, "t" * limit)
+    excess = len(frames.encode(event)) - (limit - HEADER + over)
+    event = frames.Event(1, "k", None, "t" * (limit - excess))
+    assert len(frames.encode(event)) == limit - HEADER + over
+
+    bench.producer.event(event)
+
+    assert bench.producer.backlog == (over <= 0)
+    assert bench.producer.tallies["oversized"] == (over > 0)
+    bench.turn(3, 1_000)
+    assert all(size <= limit for size in bench.handle.sizes)
+    assert (max(bench.handle.sizes, default=0) > limit - HEADER) is (over <= 0)
 
 
 def test_what_many_threads_report_is_all_committed_by_the_thread():

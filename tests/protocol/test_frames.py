@@ -415,6 +415,25 @@ def test_a_worker_tells_neither_graph_nor_ends(record):
     assert refused.value.reason == "foreign_record"
 
 
+@pytest.mark.parametrize("over", [-1, 0, 1])
+@pytest.mark.parametrize("kind", frames.ProducerKind)
+def test_the_frame_of_a_worker_has_a_smaller_bound_than_the_others(kind, over):
+    def build(length):
+        messages = [*["m" * 2_040] * 7, "m" * length]
+        records = [replace(PROGRESS, message=message) for message in messages]
+        return frames.encode(replace(make(*records), kind=kind))
+
+    data = build(1_000 + V1.worker_frame + over - len(build(1_000)))
+    assert len(data) == V1.worker_frame + over
+
+    if kind == "worker" and over > 0:
+        with pytest.raises(LimitExceeded) as refused:
+            frames.decode(data)
+        assert refused.value.boundary == "worker_frame"
+    else:
+        assert frames.encode(frames.decode(data)) == data
+
+
 @pytest.mark.parametrize(
     "record", [STATE, PROGRESS, EVENT], ids=lambda r: type(r).__name__
 )
