@@ -176,7 +176,7 @@ def bound_arguments(limit: int) -> None:
     Ray copies the bytes of an argument out of the object store before the method sees
     them. A larger one becomes Unread instead, and no page of it is touched.
     """
-    context = worker.global_worker.get_serialization_context()
+    context = worker.global_worker.get_serialization_context()  # type: ignore[no-untyped-call]
     read = context._deserialize_object
 
     def bounded(data: memoryview | None, *rest: object) -> object:

@@ -5,6 +5,7 @@ correct because a name is unique or an actor is alive: the fence decides. Contra
 """
 
 import logging
+import os
 import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict, cast
@@ -34,6 +35,9 @@ SETUP_HOOK = "django_ray.process.set_up"
 PROCESS = "DJANGO_RAY_PROCESS"
 OUTER_NAME = "django_ray.outer"
 PUBLICATION_SHARE = 0.1
+Status = dict[str, int | str]
+"""What a collector says of itself: counts by reason, and which process it is."""
+
 SILENCE_MS = 60_000
 """How long a collector waits for a word of its coordinator before it leaves."""
 
@@ -189,6 +193,10 @@ class CollectorActor:
         data = frame if isinstance(frame, bytes) else b""
         return frames.encode(self._collector.ingest(data, self._clock()))
 
+    def status(self) -> Status:
+        """Return a few facts for an operator, with the process they are of."""
+        return {**self._collector.status(self._clock()), "process": os.getpid()}
+
     def leave(self) -> None:
         """End the actor's process."""
         exit_actor()  # type: ignore[no-untyped-call]
@@ -227,6 +235,16 @@ class RayCollectorHandle:
             more, _ = ray.wait(pending, timeout=0) if pending else ([], [])
             done.extend((ticket, _answer(ticket)) for ticket in [*ready, *more])
         return done
+
+    def status(self, timeout_s: float) -> Status | None:
+        """Return what the collector says of itself, None when it does not answer."""
+        try:
+            return ray.get(self._ask(), timeout=timeout_s)
+        except (RayError, PendingCallsLimitExceeded):
+            return None
+
+    def _ask(self) -> "ray.ObjectRef[Status]":
+        return self._actor.status.remote()
 
 
 def _answer(ticket: "ray.ObjectRef[bytes]") -> bytes | None:
