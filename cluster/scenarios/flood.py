@@ -180,8 +180,8 @@ class Flood:
     def _flood(self, *, large: bool, seconds: float) -> Counter[str]:
         told: Counter[str] = Counter()
         sent = [source.send.remote(large, seconds) for source in self.sources]
-        for answered in cast("list[ray.ObjectRef[Counter[str]]]", sent):
-            told += ray.get(answered)
+        for answered in cast("list[Counter[str]]", ray.get(sent)):
+            told += answered
         self.told += told
         return told
 

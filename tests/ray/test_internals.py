@@ -127,3 +127,26 @@ def test_an_error_that_was_seen_is_not_logged_when_it_is_let_go(ray_cluster, siz
         gc.collect()
 
     assert logged == []
+
+
+class Bounded:
+    def __init__(self, limit: int) -> None:
+        internals.bound_arguments(limit)
+
+    def size(self, given: object) -> int:
+        return -1 if isinstance(given, internals.Unread) else len(given)
+
+
+def test_an_argument_over_the_bound_reaches_the_method_unread(ray_cluster):
+    actor = ray.remote(num_cpus=0)(Bounded).remote(1_000)
+
+    for given, size in [
+        (bytes(1_000), 1_000),
+        (bytes(1_001), -1),
+        (bytes(1_000_000), -1),
+        (ray.put(bytes(1_000_000)), -1),
+        ([b"x"], 1),
+        (["x" * 1_000_000], -1),
+    ]:
+        assert ray.get(actor.size.remote(given)) == size
+    ray.kill(actor)

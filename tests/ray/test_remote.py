@@ -9,7 +9,11 @@ import uuid
 import pytest
 
 from actors import names, remote
+from cluster.runs import execution
+from cluster.runs import settings as run_settings
 from django_ray.identity import RunIdentity
+from django_ray.protocol import frames
+from django_ray.protocol.limits import V1
 from django_ray.tasks.service import database_url
 from tests.ray.conftest import ROOT, SETTINGS, wait_until
 
@@ -148,6 +152,23 @@ def test_host_and_its_outer_task_survive_the_death_of_their_driver(
 
     assert ended(adopted) == names.Ended(bytes(flag))
     remote.kill(name_of(run))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_frame_over_the_bound_is_refused_unread_and_counted(ray_cluster):
+    run = execution()
+    collector = remote.start_collector(run_settings(run))
+    reasons = []
+
+    for size in (V1.frame, V1.frame + 1, 10_000_000):
+        ticket = collector.send(bytes(size))
+        ((_, answer),) = collector.poll([ticket], 60.0)
+        reasons.append(frames.decode_acknowledgement(answer).reason)
+
+    assert reasons == ["malformed_frame", "frame", "frame"]
+    told = collector.status(60.0)
+    assert (told["refused"], told["malformed_frame"], told["frame"]) == (3, 1, 2)
+    remote.kill(names.ActorName("collector", run.run_id, run.execution_generation))
 
 
 @pytest.mark.deep
