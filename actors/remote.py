@@ -212,8 +212,13 @@ class RayCollectorHandle:
     def __init__(self, actor: "ActorHandle[CollectorActor]") -> None:
         self._actor = actor
 
-    def send(self, frame: bytes) -> object:
-        """Send a frame without waiting; the ticket tells of its answer later."""
+    def send(self, frame: bytes) -> object | None:
+        """Send a frame without waiting; the ticket tells of its answer later.
+
+        None once this process has left the cluster: a call would start a Ray of its own.
+        """
+        if not ray.is_initialized():
+            return None
         try:
             return self._actor.ingest.remote(frame)
         except (RayError, PendingCallsLimitExceeded):

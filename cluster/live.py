@@ -66,6 +66,20 @@ def coordinator(told: RunSettings, window: int) -> tuple[Coordinator, Producer]:
     return watched, made
 
 
+def collector_of(identity: RunIdentity) -> remote.RayCollectorHandle:
+    """Return the run's collector as another process would find it."""
+    found = remote.find_collector(identity.run_id, identity.execution_generation)
+    assert found is not None, "there is no collector"
+    return found
+
+
+def status_of(identity: RunIdentity) -> remote.Status:
+    """Return what the run's collector says of itself."""
+    told = collector_of(identity).status(START_S)
+    assert told is not None, "the collector does not answer"
+    return told
+
+
 def await_writer(identity: RunIdentity, conn: Connection) -> None:
     """Wait until the collector has made its run's row."""
     statement = "SELECT 1 FROM django_ray_run WHERE run_id = %s"

@@ -3,14 +3,10 @@
 Pages of Ray's object store are shared between processes and are counted apart.
 """
 
-import os
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import psutil
-import ray
 
 KIB_A_MIB = 1024
 EVERY_S = 0.1
@@ -24,24 +20,6 @@ def sizes(pid: int) -> tuple[float, float]:
         if name in ("RssAnon", "RssShmem"):
             found[name] = int(value.split()[0]) / KIB_A_MIB
     return found["RssAnon"], found["RssShmem"]
-
-
-def find(actor: str) -> int:
-    """Return the one process of this scenario's Ray that runs an actor of a class."""
-    # All processes of a local Ray are in one session, and no others.
-    session = ray.get(ray.remote(num_cpus=0)(_session).remote())
-    found = [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if (process.info["cmdline"] or [""])[0].startswith(f"ray::{actor}")
-        and os.getsid(process.pid) == session
-    ]
-    assert len(found) == 1, f"{len(found)} processes of {actor}"
-    return int(found[0])
-
-
-def _session() -> int:
-    return os.getsid(0)
 
 
 class Watch:

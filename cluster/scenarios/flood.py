@@ -15,7 +15,7 @@ from typing import cast
 import ray
 from msgspec import structs
 
-from actors import coordinator, remote
+from actors import coordinator
 from cluster import live, memory, runs
 from cluster.harness import Harness
 from cluster.scenario import Figure, Result
@@ -51,9 +51,7 @@ class Source:
 
     def __init__(self, place: int, identity: RunIdentity, nodes: int) -> None:
         self.place = place
-        found = remote.find_collector(identity.run_id, identity.execution_generation)
-        assert found is not None
-        self.collector = found
+        self.collector = live.collector_of(identity)
         self.number = 1
         other = replace(identity, run_id=FOREIGN)
         self.frame = _frame(identity if place % 3 else other, place, nodes)
@@ -144,11 +142,6 @@ class Flood:
         for ordinal in range(given.nodes):
             self.watched.register(f"1.n[{ordinal}]", "n", "n", ())
         assert self.producer.settle(live.START_S)
-        found = remote.find_collector(
-            self.identity.run_id, self.identity.execution_generation
-        )
-        assert found is not None
-        self.collector = found
         self.sources = [
             live.process(Source, place, self.identity, given.nodes)
             for place in range(given.processes)
@@ -159,7 +152,7 @@ class Flood:
     def measure(self) -> None:
         """Flood with either size, PostgreSQL held still, the user's tasks running."""
         given = self.parameters
-        pid = memory.find("CollectorActor")
+        pid = int(live.status_of(self.identity)["process"])
         for key, large in (("96_kib", False), ("10_mb", True)):
             with memory.Watch(pid) as watch:
                 holder = threading.Thread(target=self._hold)
@@ -200,8 +193,7 @@ class Flood:
 
     def verify(self) -> None:
         """Every refusal is counted, every result right, and the run sound."""
-        told = self.collector.status(ANSWER_S)
-        assert told is not None
+        told = live.status_of(self.identity)
         for reason in ("malformed_frame", "foreign_run", "frame"):
             assert told[reason] == self.told[reason] > 0, (reason, told, self.told)
         assert told["refused"] == sum(

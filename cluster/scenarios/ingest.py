@@ -63,11 +63,7 @@ class Source:
         self.number = self.sequence = 0
         self.frames: list[bytes] = []
         self.latest: dict[int, int] = {}
-        collector = remote.find_collector(
-            identity.run_id, identity.execution_generation
-        )
-        assert collector is not None
-        self.collector = collector
+        self.collector = live.collector_of(identity)
 
     def prepare(self, count: int) -> None:
         """Encode the frames of a round, outside its clock."""
@@ -152,7 +148,7 @@ class Ingest:
         self.conn = harness.connect()
         self.identity = runs.execution()
         told = runs.settings(self.identity)
-        self.watched, self.producer = live.coordinator(told, 1)
+        _, self.producer = live.coordinator(told, 1)
         live.await_writer(self.identity, self.conn)
         for node in runs.layered(given.nodes, 2 * given.nodes):
             self.producer.node(node)
@@ -197,6 +193,7 @@ class Ingest:
         rows = self.conn.execute(ROWS, (self.identity.run_id,)).fetchall()
         assert {row[0]: int(str(row[1])) for row in rows} == latest
         assert len(latest) == self.parameters.nodes
+        self.producer.stop()
 
     def result(self) -> Result:
         """Return both rates and their ratio."""

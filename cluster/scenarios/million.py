@@ -2,19 +2,21 @@
 
 Closed load: a window of nodes in flight at one coordinator, which lives in a Ray worker
 process as in life and is driven without Ray tasks; the collector is the real actor. Every
-node is registered, most are submitted; one in a hundred is said to be running by a worker's
+node is registered, most are submitted; one in fifty is said to be running by a worker's
 producer; each ends in one of the four ways. Half way the run stands still, with nodes in
 all seven states, and its counts are compared.
 """
 
+import os
 import time
 from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import ray
 
-from actors import leaf, remote
+from actors import leaf
 from actors.coordinator import Coordinator
 from actors.producer import Producer
 from cluster import live, memory, runs
@@ -33,7 +35,7 @@ SKIPPED = LAYER - 1
 """The place in its layer of the node that is never submitted."""
 
 STAGES = 40
-RUNNING_ONE_IN = 100
+RUNNING_ONE_IN = 50
 HALF_S = 60.0
 
 
@@ -117,13 +119,15 @@ class Outer:
 
     def __init__(self, settings: bytes, parameters: Parameters) -> None:
         told = plan.decode_settings(settings)
-        identity = told.identity
         self.nodes = parameters.nodes
         self.watched, self.producer = live.coordinator(told, parameters.window)
-        handle = remote.find_collector(identity.run_id, identity.execution_generation)
-        assert handle is not None
+        handle = live.collector_of(told.identity)
         worker = live.producer(told, ProducerKind.worker, handle)
         self.drive = Drive(self.watched, worker, parameters)
+
+    def process(self) -> int:
+        """Return the number of this process."""
+        return os.getpid()
 
     def first_half(self) -> NodeCounts:
         """Drive half of the nodes, and leave some of them in each state."""
@@ -178,28 +182,31 @@ class Million:
 
     def measure(self) -> None:
         """Drive the whole, and look at both processes' memory all the while."""
-        sides = {"collector": "CollectorActor", "coordinator": "Outer"}
+        processes = {
+            "collector": int(live.status_of(self.identity)["process"]),
+            "coordinator": cast("int", self._ask("process")),
+        }
         with ExitStack() as stack:
             watches = {
-                side: stack.enter_context(memory.Watch(memory.find(actor)))
-                for side, actor in sides.items()
+                side: stack.enter_context(memory.Watch(pid))
+                for side, pid in processes.items()
             }
             start = time.perf_counter()
-            half = self._ask("first_half")
+            half = cast("NodeCounts", self._ask("first_half"))
             self._require(half)
             middle = {side: watch.sample() for side, watch in watches.items()}
             at_half = time.perf_counter() - start
             self._ask("second_half")
-            self.counts = self._ask("end")
+            self.counts = cast("NodeCounts", self._ask("end"))
             wall = time.perf_counter() - start
             for watch in watches.values():
                 watch.sample()
         self._keep(wall, watches, middle)
         self.notes.append(f"the first half took {at_half:.1f} s: {half}")
 
-    def _ask(self, step: str) -> NodeCounts:
-        counts: NodeCounts = ray.get(getattr(self.outer, step).remote())
-        return counts
+    def _ask(self, step: str) -> object:
+        told: object = ray.get(getattr(self.outer, step).remote())
+        return told
 
     def _require(self, counts: NodeCounts) -> None:
         """Hold the run to its counts while it stands still, with nodes in every state."""
