@@ -500,11 +500,8 @@ def attempted(conn, book, state="SUCCEEDED", **changes):
     said = msgspec.structs.replace(
         summary.decode(publication.summary), expires_at_ms=EXPIRES_MS, **changes
     )
-    book.commit(conn, dataclasses.replace(publication, summary=summary.encode(said)))
-    conn.execute(
-        "UPDATE django_ray_run SET expires_at = to_timestamp(%s / 1000.0)",
-        (EXPIRES_MS,),
-    )
+    told = {"summary": summary.encode(said), "expires_at_ms": EXPIRES_MS}
+    book.commit(conn, dataclasses.replace(publication, **told))
     conn.execute("UPDATE django_ray_execution SET state = %s", (state,))
     conn.execute(
         "INSERT INTO django_ray_attempt (execution_id, attempt_number,"
