@@ -7,7 +7,11 @@ import pytest
 from cluster.scenarios import flood, ingest, latency, million
 from tests.cluster.here import Here
 
-pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.deep,
+    pytest.mark.django_db(transaction=True),
+]
 
 
 @pytest.mark.parametrize(
