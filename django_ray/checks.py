@@ -7,6 +7,7 @@ from django.db import connections
 from django_ray import conf
 from django_ray.errors import ConfigurationError
 from django_ray.protocol.redaction import Redactor
+from django_ray.readers import access
 
 DATABASE = "default"
 """The alias whose database the app's tables and the collectors' connection are in."""
@@ -16,7 +17,9 @@ DATABASE = "default"
 def check_settings(**_kwargs: object) -> list[CheckMessage]:
     """E001: DJANGO_RAY does not parse, or says what can never work."""
     try:
-        Redactor(conf.read(_given()).redact)
+        said = conf.read(_given())
+        Redactor(said.redact)
+        access.load(said.access_policy)
     except ConfigurationError as exc:
         return [Error(str(exc), id="django_ray.E001")]
     return []

@@ -47,6 +47,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     redact: tuple[str, ...] = ()
     ray_address: Annotated[str, Meta(min_length=1)] = "auto"
     lease_seconds: Annotated[int, Meta(ge=3, le=3_600)] = 60
+    access_policy: Annotated[str, Meta(min_length=1)] = (
+        "django_ray.readers.access.may_view"
+    )
+    read_seconds: Annotated[int, Meta(ge=1, le=60)] = 5
+    requests_per_minute: Annotated[int, Meta(ge=1)] = 1_200
 
     @property
     def options(self) -> Options:

@@ -3,9 +3,12 @@
 from django.urls import path
 from django.urls.resolvers import URLPattern
 
-from django_ray.web import api
+from django_ray.web import api, schema, stream
+from django_ray.web.endpoints import ENDPOINTS, RUN
 
 app_name = "django_ray"
 urlpatterns: list[URLPattern] = [
-    path("runs/<uuid:public_id>/summary", api.summary, name="summary"),
+    *(path(one.route, api.view(one), name=one.name) for one in ENDPOINTS),
+    path(f"{RUN}stream", stream.stream, name="stream"),
+    path("openapi.json", schema.openapi, name="openapi"),
 ]

@@ -1,11 +1,18 @@
 """Who may see an execution: asked on every read, before anything of it is returned.
 
-Superusers, holders of `django_ray.view_raytaskexecution`, and whoever an authentication
+The setting ACCESS_POLICY names the function that decides. The default, `may_view`, admits
+superusers, holders of `django_ray.view_raytaskexecution`, and whoever an authentication
 backend grants that permission on this one object.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
+from django.core.exceptions import PermissionDenied
+from django.utils.module_loading import import_string
+
+from django_ray import conf
+from django_ray.errors import ConfigurationError
 from django_ray.models.executions import RayTaskExecution
 
 PERMISSION = "django_ray.view_raytaskexecution"
@@ -19,10 +26,41 @@ class Viewer(Protocol):
         ...
 
 
-def may_view(viewer: Viewer, execution: RayTaskExecution) -> bool:
+Policy = Callable[[Viewer, RayTaskExecution | None], bool]
+"""Claims that a viewer may see an execution; with None, that he may see every one."""
+
+
+def may_view(viewer: Viewer, execution: RayTaskExecution | None) -> bool:
     """Claim that `viewer` may see this execution and everything of its runs.
 
     Django's own backend answers for a model as a whole and refuses any object, others
     answer for objects only: so both are asked.
     """
-    return viewer.has_perm(PERMISSION) or viewer.has_perm(PERMISSION, execution)
+    if viewer.has_perm(PERMISSION):
+        return True
+    return execution is not None and viewer.has_perm(PERMISSION, execution)
+
+
+def allows(viewer: Viewer, execution: RayTaskExecution | None) -> bool:
+    """Ask the project's policy; anything but True refuses, so an awaitable does too."""
+    try:
+        policy = load(conf.current().access_policy)
+        return policy(viewer, execution) is True
+    except PermissionDenied:
+        return False
+
+
+def load(name: str) -> Policy:
+    """Return the function that a dotted path names, or raise ConfigurationError."""
+    try:
+        found: Policy = import_string(name)
+    except ImportError as exc:
+        raise ConfigurationError("ACCESS_POLICY names nothing importable.") from exc
+    if not callable(found):
+        raise ConfigurationError("ACCESS_POLICY names nothing that can be called.")
+    return found
+
+
+def key_of(viewer: Viewer) -> str:
+    """Name the viewer among all others; nobody logged in has one name for all."""
+    return str(getattr(viewer, "pk", None))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Case, F, When
 
+from django_ray import conf
 from django_ray.errors import IntegrityFault, StorageUnavailable
 from django_ray.models.progress import TopologyManifest, WorkflowRun
 from django_ray.progress.pages import DIGEST_BYTES, Manifest, check_manifest
@@ -62,10 +63,17 @@ class Expired:
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Open the outermost transaction, frozen at its first statement."""
+    """Open the outermost transaction, frozen at its first statement.
+
+    No statement in it lasts longer than READ_SECONDS: then PostgreSQL did not answer.
+    """
+    limit_ms = 1_000 * conf.current().read_seconds
     with answering(), transaction.atomic(durable=True):
         with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            cursor.execute(
+                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
+                f"SET LOCAL statement_timeout = {limit_ms:d}"
+            )
         yield
 
 

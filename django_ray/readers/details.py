@@ -6,13 +6,14 @@ run's: unchanged rows stay as they are while the epoch advances. ADR-0004.
 
 from dataclasses import dataclass
 
-from django.db.models import Case, F, QuerySet, When
+from django.db.models import Case, F, Q, QuerySet, When
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.progress import NodeDetail
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, decode_detail
+from django_ray.protocol.summary import Part
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
     DetailAvailability,
@@ -34,12 +35,39 @@ class Row:
     record: bytes | None
 
 
+class NodeRow(Part, frozen=True, kw_only=True):
+    """One retained node; `detail_revision` is that of its last change."""
+
+    detail: Detail
+    detail_revision: int
+    id: str
+    ordinal: int
+    stage: int
+    state: NodeState
+
+
 def of_state(run: Selected, state: NodeState, *order: str, most: int) -> list[Row]:
     """Return at most so many rows of one state, in an order, in one statement."""
-    rows = NodeDetail.objects.filter(
-        run_id=run.run_pk, state=NODE_STATES.index(state)
-    ).order_by(*order)
+    return read(run, Q(state=NODE_STATES.index(state)), *order, most=most)
+
+
+def read(run: Selected, matching: Q, *order: str, most: int) -> list[Row]:
+    """Return at most so many of the run's rows that match, in an order, in one statement."""
+    rows = NodeDetail.objects.filter(matching, run_id=run.run_pk).order_by(*order)
     return _read(rows[:most])
+
+
+def public(run: Selected, row: Row) -> NodeRow:
+    """Return a row as readers are given it; raise as `parse`."""
+    detail = parse(run, row)
+    return NodeRow(
+        detail=detail,
+        detail_revision=row.detail_revision,
+        id=row.node_id,
+        ordinal=row.ordinal,
+        stage=row.stage,
+        state=detail.state,
+    )
 
 
 def parse(run: Selected, row: Row) -> Detail:

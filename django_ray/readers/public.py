@@ -20,6 +20,9 @@ from django_ray.protocol.vocabulary import (
     ReportingPolicy,
     WorkflowState,
 )
+from django_ray.readers import archive, context
+from django_ray.readers import summary as reader
+from django_ray.readers.access import Viewer
 from django_ray.readers.picture import (
     Execution,
     Legacy,
@@ -27,6 +30,7 @@ from django_ray.readers.picture import (
     Oversized,
     Reading,
 )
+from django_ray.readers.run import Query
 
 
 class PublicExecution(Part, frozen=True):
@@ -69,6 +73,7 @@ class Body(Part, frozen=True, kw_only=True):
     retained_nodes: int | None = None
     retention_days: int | None = None
     revision: int | None = None
+    route: str
     schema: Literal[3] = 3
     session: msgspec.Raw | None = None
     started_at_ms: int | None = None
@@ -99,6 +104,23 @@ class LegacyBody(Part, frozen=True, kw_only=True):
     state: LegacyState | None = None
 
 
+def summary(
+    public_id: uuid.UUID, viewer: Viewer, query: Query
+) -> Body | LegacyBody | None:
+    """Return the summary of the current run, or of an attempt; None: not there, not his.
+
+    One statement, in no transaction; an earlier attempt takes one more, in a snapshot.
+    """
+    if query.attempt is None:
+        found = reader.read(public_id, viewer)
+        return None if found is None else body(found)
+    with context.snapshot():
+        found = reader.authorized(public_id, viewer)
+        if found is not None:
+            found = archive.find(found, query.attempt)
+    return None if found is None else body(found)
+
+
 def encode(reading: Reading) -> bytes:
     """Return the body's canonical bytes."""
     return canonical.encode(body(reading))
@@ -114,9 +136,10 @@ def body(reading: Reading) -> Body | LegacyBody:
     return Body(
         detail=Detail(availability=reading.availability, complete=False, reasons=()),
         discovered_nodes=None if corrupt else 0,
-        execution=_execution(reading.execution),
+        execution=execution_of(reading.execution),
         node_counts=None if corrupt else NodeCounts(),
         policy=reading.execution.policy,
+        route=_route(reading.execution),
     )
 
 
@@ -130,7 +153,7 @@ def _reported(execution: Execution, summary: Summary) -> Body:
         discovered_nodes=summary.discovered_nodes,
         ended_at_ms=summary.ended_at_ms,
         ended_by_minute=summary.ended_by_minute,
-        execution=_execution(execution),
+        execution=execution_of(execution),
         expires_at_ms=summary.expires_at_ms,
         hosts=summary.hosts,
         limits_profile=summary.limits_profile,
@@ -143,6 +166,7 @@ def _reported(execution: Execution, summary: Summary) -> Body:
         retained_nodes=summary.retained_nodes,
         retention_days=summary.retention_days,
         revision=summary.revision,
+        route=_route(execution),
         session=summary.session,
         started_at_ms=summary.started_at_ms,
         state=summary.state,
@@ -155,7 +179,7 @@ def _reported(execution: Execution, summary: Summary) -> Body:
 def _legacy(reading: Reading, found: Legacy | Oversized) -> LegacyBody:
     bare = LegacyBody(
         detail=Detail(availability=reading.availability, complete=False, reasons=()),
-        execution=_execution(reading.execution),
+        execution=execution_of(reading.execution),
         policy=reading.execution.policy,
     )
     if isinstance(found, Oversized):
@@ -178,7 +202,13 @@ def _legacy(reading: Reading, found: Legacy | Oversized) -> LegacyBody:
     )
 
 
-def _execution(execution: Execution) -> PublicExecution:
+def _route(execution: Execution) -> str:
+    """Name where the run's other services are, from where the services are mounted."""
+    return f"runs/{execution.public_id}/"
+
+
+def execution_of(execution: Execution) -> PublicExecution:
+    """Return the row without anything internal."""
     return PublicExecution(
         attempt=execution.attempt_number,
         cancel_requested_at=execution.cancel_requested_at,

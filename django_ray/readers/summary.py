@@ -11,7 +11,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Now
 
@@ -65,40 +65,56 @@ COLUMNS = (
 
 def read(public_id: uuid.UUID, viewer: Viewer) -> Reading | None:
     """Return the reading, or None: not there and not the viewer's look the same."""
-    row = _select(public_id)
-    if row is None or not access.may_view(viewer, row):
+    row = _permitted(public_id, viewer)
+    if row is None:
         return None
-    reading = _parse(row)
-    if not row.has_legacy or not _may_be_legacy(reading):
-        return reading
-    return _with_legacy(reading, superseded=row.summary_size is not None)
+    found = reading(row)
+    if not row.has_legacy or not _may_be_legacy(found):
+        return found
+    return _with_legacy(found, superseded=row.summary_size is not None)
+
+
+def authorized(public_id: uuid.UUID, viewer: Viewer) -> Reading | None:
+    """Return the reading as `read` does, whatever an older writer left: no detail is his.
+
+    Every service begins here: the policy is asked before anything of the row is returned.
+    """
+    row = _permitted(public_id, viewer)
+    return None if row is None else reading(row)
+
+
+def _permitted(public_id: uuid.UUID, viewer: Viewer) -> "Row | None":
+    row = _select(public_id)
+    return row if row is not None and access.allows(viewer, row) else None
 
 
 def read_trusted(public_id: uuid.UUID) -> Reading | None:
     """Return the reading to a caller that needs no permission: an operator's command."""
     row = _select(public_id)
-    return None if row is None else _parse(row)
+    return None if row is None else reading(row)
+
+
+def rows() -> "QuerySet[Row]":
+    """Return executions with what a reading is made of; a summary passes a byte guard."""
+    fits = When(progress_summary__octets__lte=V1.summary, then=F("progress_summary"))
+    annotated = RayTaskExecution.objects.only(*COLUMNS).annotate(
+        read_at=Now(),
+        summary_size=Octets("progress_summary"),
+        summary_bytes=Case(fits),
+        has_legacy=Q(progress_data__isnull=False),
+        policy=KT("options__policy"),
+        lease_until=F("lease__expires_at"),
+    )
+    return cast("QuerySet[Row]", annotated)
 
 
 def _select(public_id: uuid.UUID) -> "Row | None":
-    fits = When(progress_summary__octets__lte=V1.summary, then=F("progress_summary"))
-    rows = (
-        RayTaskExecution.objects.only(*COLUMNS)
-        .annotate(
-            read_at=Now(),
-            summary_size=Octets("progress_summary"),
-            summary_bytes=Case(fits),
-            has_legacy=Q(progress_data__isnull=False),
-            policy=KT("options__policy"),
-            lease_until=F("lease__expires_at"),
-        )
-        .filter(public_id=public_id)
-    )
     with context.answering():
-        return cast("Row | None", rows.first())
+        return rows().filter(public_id=public_id).first()
 
 
-def _parse(row: "Row") -> Reading:
+def reading(row: "Row") -> Reading:
+    """Return one of `rows` as a reading."""
     execution = Execution(
         pk=row.pk,
         public_id=row.public_id,
@@ -116,7 +132,7 @@ def _parse(row: "Row") -> Reading:
         cancel_requested_at=row.cancel_requested_at,
         lease_expires_at=row.lease_until,
     )
-    summary, availability = _summary(row, execution)
+    summary, availability = parse(row.summary_size, row.summary_bytes, execution)
     return Reading(
         execution=execution,
         summary=summary,
@@ -147,17 +163,21 @@ def _policy(value: str | None) -> ReportingPolicy | None:
     return ReportingPolicy(value)
 
 
-def _summary(
-    row: "Row", execution: Execution
+def parse(
+    size: int | None, data: bytes | None, execution: Execution
 ) -> tuple[Summary | None, DetailAvailability]:
-    if row.summary_size is None:
+    """Return a stored summary of the run the execution is at, and what detail it has.
+
+    `data` passed a byte guard in SQL: it is None where `size` is too large, too.
+    """
+    if size is None:
         disabled = execution.policy is ReportingPolicy.disabled
         state = "DISABLED" if disabled else "NOT_REPORTED"
         return None, DetailAvailability(state)
-    if row.summary_bytes is None:
+    if data is None:
         return None, DetailAvailability.CORRUPT
     try:
-        summary = codec.decode(bytes(row.summary_bytes))
+        summary = codec.decode(bytes(data))
     except IntegrityFault:
         return None, DetailAvailability.CORRUPT
     if _is_current(summary, execution):

@@ -1,80 +1,92 @@
 """JSON over the readers, without logic of its own.
 
-Whoever may not see an execution gets the same bytes as for one that is not there.
+A view checks method, quota and parameters before it knows of any run, so those answers are
+the same for every run; then the service decides who may see what.
 """
 
 import uuid
+from collections.abc import Callable
 
+import msgspec
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.utils.cache import get_conditional_response, patch_vary_headers
-from django.views.decorators.http import require_safe
+from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 
-from django_ray.errors import StorageUnavailable
-from django_ray.protocol import canonical
-from django_ray.readers import public
-from django_ray.readers import summary as reader
-from django_ray.readers.access import Viewer
-from django_ray.readers.picture import Reading
+from django_ray.errors import InvalidCursor, ReadError, StorageUnavailable
+from django_ray.readers import context
+from django_ray.readers.access import Viewer, key_of
+from django_ray.web import quota
+from django_ray.web.answers import RETRY_SECONDS, answer, problem
+from django_ray.web.endpoints import Endpoint
 
-RETRY_SECONDS = 5
+SAFE = ("GET", "HEAD")
+NOWHERE = uuid.UUID(int=0)
+
+type View = Callable[..., HttpResponseBase]
 
 
-@require_safe
-def summary(request: HttpRequest, public_id: uuid.UUID) -> HttpResponseBase:
-    """Answer the summary of one execution; 304 while its ETag stands."""
+def view[Q: msgspec.Struct](endpoint: Endpoint[Q]) -> View:
+    """Return the view of one endpoint. It opens its own transactions."""
+
+    @transaction.non_atomic_requests
+    def ask(request: HttpRequest, public_id: uuid.UUID = NOWHERE) -> HttpResponseBase:
+        refused = refuse(request)
+        if refused is not None:
+            return refused
+        try:
+            query = parse(endpoint.query, request.GET)
+            return answer(request, endpoint.read(public_id, viewer_of(request), query))
+        except InvalidCursor:
+            return problem("cursor")
+        except (msgspec.ValidationError, ReadError):
+            return problem("parameter")
+        except StorageUnavailable:
+            return unavailable()
+
+    return ask
+
+
+def refuse(request: HttpRequest) -> HttpResponseBase | None:
+    """Return the answer to a request that is refused whatever it is about."""
+    if request.method not in SAFE:
+        return problem("method", headers={"Allow": ", ".join(SAFE)})
     try:
-        reading = reader.read(public_id, _viewer(request))
+        with context.answering():
+            who = key_of(viewer_of(request))
     except StorageUnavailable:
-        answer = _problem(503, "The database does not answer.")
-        answer["Retry-After"] = str(RETRY_SECONDS)
-        return answer
-    if reading is None:
-        return _problem(404, "There is no such run, or it is not yours to see.")
-    etag = _etag(reading)
-    answer = _private(
-        HttpResponse(
-            public.encode(reading),
-            content_type="application/json",
-            headers={"ETag": etag},
-        )
-    )
-    return get_conditional_response(request, etag=etag, response=answer) or answer
+        return unavailable()
+    if who == key_of(AnonymousUser()):
+        who = f"{who} {request.META.get('REMOTE_ADDR', '')}"
+    wait = quota.wait(who)
+    if wait is not None:
+        return problem("quota", headers={"Retry-After": str(wait)})
+    return None
 
 
-def _problem(status: int, title: str) -> HttpResponse:
-    return _private(
-        HttpResponse(
-            canonical.encode({"status": status, "title": title}),
-            status=status,
-            content_type="application/problem+json",
-        )
-    )
+def unavailable() -> HttpResponseBase:
+    """Return the answer of a database that gives none."""
+    return problem("unavailable", headers={"Retry-After": str(RETRY_SECONDS)})
 
 
-def _viewer(request: HttpRequest) -> Viewer:
+def viewer_of(request: HttpRequest) -> Viewer:
     """Return the user; nobody where no authentication is installed."""
     user: Viewer = getattr(request, "user", None) or AnonymousUser()
     return user
 
 
-def _etag(reading: Reading) -> str:
-    """Name everything the body changes with: revision, attempt, state, cancellation."""
-    execution, found = reading.execution, reading.summary
-    revision = reading.availability if found is None else str(found.revision)
-    if reading.legacy is not None:
-        # Nothing says that an older writer's revision rises with its figures.
-        revision = canonical.digest(public.encode(reading)).hex()
-    parts = [
-        str(execution.attempt_number),
-        revision,
-        execution.state,
-        *(["cancelling"] if execution.cancel_requested_at else []),
-    ]
-    return f'"{"-".join(parts)}"'
+def parse[Q: msgspec.Struct](kind: type[Q], given: QueryDict) -> Q:
+    """Return the query a URL asks; raise ValidationError for anything else in it.
 
-
-def _private(response: HttpResponse) -> HttpResponse:
-    response["Cache-Control"] = "private, no-cache"
-    patch_vary_headers(response, ["Cookie", "Authorization"])
-    return response
+    A parameter is given once, unless it is a list.
+    """
+    lists = {
+        field.name
+        for field in msgspec.structs.fields(kind)
+        if isinstance(field.default, tuple)
+    }
+    asked: dict[str, object] = {}
+    for name, values in given.lists():
+        if name not in lists and len(values) != 1:
+            raise msgspec.ValidationError("A parameter is given twice.")
+        asked[name] = values if name in lists else values[0]
+    return msgspec.convert(asked, kind, strict=False)

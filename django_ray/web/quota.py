@@ -1,0 +1,31 @@
+"""How often one viewer may ask: counted by the minute in Django's default cache.
+
+The limit is REQUESTS_PER_MINUTE. A cache that each process keeps for itself counts for each
+process alone; one that is shared counts for the service. An evicted count begins anew: this
+protects against a page that asks too often, not against an attack.
+"""
+
+import time
+
+from django.core.cache import cache
+from django.utils.crypto import salted_hmac
+
+from django_ray import conf
+
+MINUTE = 60
+
+
+def wait(asker: str) -> int | None:
+    """Count one request of `asker`; return the seconds to wait if it is one too many."""
+    now = int(time.time())
+    # The asker's name is no part of the key: caches are read by more people than databases.
+    name = salted_hmac("django_ray.web.quota", asker, algorithm="sha256").hexdigest()
+    key = f"django_ray:asked:{name}:{now // MINUTE}"
+    cache.add(key, 0, timeout=2 * MINUTE)
+    try:
+        asked = cache.incr(key)
+    except ValueError:
+        return None
+    if asked <= conf.current().requests_per_minute:
+        return None
+    return MINUTE - now % MINUTE
