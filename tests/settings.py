@@ -6,7 +6,16 @@ from cluster.services import django_database
 
 SECRET_KEY = "tests-only"
 USE_TZ = True
-INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_ray"]
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django_ray",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
 ROOT_URLCONF = "django_ray.urls"
 DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}
 TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}

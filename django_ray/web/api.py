@@ -4,6 +4,7 @@ A view checks method, quota and parameters before it knows of any run, so those 
 the same for every run; then the service decides who may see what.
 """
 
+import time
 import uuid
 from collections.abc import Callable
 
@@ -57,7 +58,7 @@ def refuse(request: HttpRequest) -> HttpResponseBase | None:
         return unavailable()
     if who == key_of(AnonymousUser()):
         who = f"{who} {request.META.get('REMOTE_ADDR', '')}"
-    wait = quota.wait(who)
+    wait = quota.wait(who, int(time.time()))
     if wait is not None:
         return problem("quota", headers={"Retry-After": str(wait)})
     return None

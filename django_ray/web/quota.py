@@ -5,8 +5,6 @@ process alone; one that is shared counts for the service. An evicted count begin
 protects against a page that asks too often, not against an attack.
 """
 
-import time
-
 from django.core.cache import cache
 from django.utils.crypto import salted_hmac
 
@@ -15,9 +13,8 @@ from django_ray import conf
 MINUTE = 60
 
 
-def wait(asker: str) -> int | None:
-    """Count one request of `asker`; return the seconds to wait if it is one too many."""
-    now = int(time.time())
+def wait(asker: str, now: int) -> int | None:
+    """Count one request of `asker` at a second; return how long to wait if one too many."""
     # The asker's name is no part of the key: caches are read by more people than databases.
     name = salted_hmac("django_ray.web.quota", asker, algorithm="sha256").hexdigest()
     key = f"django_ray:asked:{name}:{now // MINUTE}"

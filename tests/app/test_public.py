@@ -59,7 +59,7 @@ BODY = {
             *("ended_by_minute", "expires_at_ms", "hosts", "limits_profile"),
             *("observed_at_ms", "percent", "plan_fingerprint", "policy"),
             *("retained_edges", "retained_nodes", "retention_days", "revision"),
-            *("schema", "session", "started_at_ms", "state", "strategy"),
+            *("route", "schema", "session", "started_at_ms", "state", "strategy"),
             *("terminal", "topology_version"),
         )
     ),
@@ -107,7 +107,7 @@ def test_the_body_holds_these_keys_and_no_others_at_every_level(reading, expecte
 def test_every_other_field_of_the_summary_is_in_the_body():
     internal = {"manifest_id", "run", "storage", "storage_protocol"}
     stored = set(msgspec.structs.asdict(pictures.make_summary())) - internal
-    assert stored == set(body()) - {"execution"}
+    assert stored == set(body()) - {"execution", "route"}
 
 
 def test_the_body_is_canonical():

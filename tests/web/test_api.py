@@ -8,13 +8,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from django_ray.web import api
+from django_ray import urls
 from tests.app import pictures, stored
 
 pytestmark = pytest.mark.django_db
 
 
 ADDRESS = f"/runs/{pictures.PUBLIC_ID}/summary"
+VIEWS = {pattern.name: pattern.callback for pattern in urls.urlpatterns}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def root():
 def ask(user, method="get", public_id=pictures.PUBLIC_ID, **headers):
     request = getattr(RequestFactory(), method)(ADDRESS, headers=headers)
     request.user = user
-    return api.summary(request, public_id)
+    return VIEWS["summary"](request, public_id)
 
 
 def test_the_summary_stands_under_the_public_id():
@@ -120,7 +121,7 @@ def test_a_poll_is_one_statement_of_ours(root):
 def test_without_authentication_nobody_sees_anything():
     stored.make_row()
     request = RequestFactory().get(ADDRESS)
-    assert api.summary(request, pictures.PUBLIC_ID).status_code == 404
+    assert VIEWS["summary"](request, pictures.PUBLIC_ID).status_code == 404
 
 
 @pytest.mark.django_db(transaction=True)
