@@ -113,13 +113,10 @@ def resume(text: str, query: str, chosen: Chosen, *, live: bool) -> Cursor | Run
 
 def _earlier_attempt(said: Cursor, chosen: Chosen) -> int:
     """Return whose cursor it is of this execution's other attempts, or raise."""
-    attempt = (
-        TaskAttempt.objects.filter(
-            execution_id=chosen.execution.pk, run_id=_uuid(said.run_id)
-        )
-        .only("attempt_number", "execution_generation", "run_id")
-        .first()
-    )
+    attempts = TaskAttempt.objects.filter(
+        execution_id=chosen.execution.pk, run_id=_uuid(said.run_id)
+    ).only("attempt_number", "execution_generation", "run_id")
+    attempt = next(iter(attempts), None)
     if attempt is None:
         raise InvalidCursor
     identity = RunIdentity(

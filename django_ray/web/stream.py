@@ -25,6 +25,7 @@ from django.http import (
 from django_ray.errors import StorageUnavailable
 from django_ray.readers import context, services
 from django_ray.readers.access import Viewer, key_of
+from django_ray.readers.public import Body
 from django_ray.readers.run import Query
 from django_ray.web import api
 from django_ray.web.answers import problem
@@ -34,6 +35,8 @@ CHECK_SECONDS = 10.0
 LIFE_SECONDS = 300.0
 STREAMS = 16
 """So many at once for one viewer in one process."""
+
+QUIET = b": no news\n\n"
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -75,19 +78,28 @@ async def rings(
     loop = asyncio.get_running_loop()
     ends = loop.time() + life
     waiter = Waiter(public_id, key_of(api.viewer_of(request)))
+    told: int | None = None
     with BELL.waiting(waiter):
         while loop.time() < ends:
-            try:
-                viewer = await sync_to_async(_viewer_now)(request)
-                found = await services.asummary(public_id, viewer, Query())
-            except StorageUnavailable:
-                return
+            found = await _look(request, public_id)
             if found is None:
                 return
-            yield _event(found.revision)
-            until = loop.time() + check
+            # Even with nothing new there are bytes, so that a dead connection is noticed.
+            yield QUIET if found.revision == told else _event(found.revision)
+            told = found.revision
+            until = min(ends, loop.time() + check)
             while (revision := await _rung(waiter, until)) is not None:
                 yield _event(revision)
+                told = revision
+
+
+async def _look(request: HttpRequest, public_id: uuid.UUID) -> Body | None:
+    """Return the summary if it may still be seen, and the database says so."""
+    try:
+        viewer = await sync_to_async(_viewer_now)(request)
+        return await services.asummary(public_id, viewer, Query())
+    except StorageUnavailable:
+        return None
 
 
 async def _rung(waiter: Waiter, until: float) -> int | None:
@@ -100,9 +112,9 @@ async def _rung(waiter: Waiter, until: float) -> int | None:
 
 
 def _event(revision: int | None) -> bytes:
-    """Return an event; before the first report a comment, which only keeps alive."""
+    """Return the event of a revision; there is none before the first report."""
     if revision is None:
-        return b": nothing yet\n\n"
+        return QUIET
     return b"event: revision\ndata: %d\n\n" % revision
 
 

@@ -7,7 +7,9 @@ from django.contrib.auth.models import User
 
 from cluster import runs
 from django_ray.models.executions import RayTaskExecution
+from django_ray.progress.graph import Graph
 from django_ray.protocol import frames
+from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.storage import pool
 from tests.storage import helpers
@@ -16,11 +18,11 @@ from tests.storage import helpers
 class Published:
     """One run as its collector sees it, and its execution as readers do."""
 
-    def __init__(self, conn, nodes=0, edges=0):
+    def __init__(self, conn, nodes=0, edges=0, *, graph=None):
         self.mind = runs.Mind(conn, runs.execution())
-        self.nodes = runs.layered(nodes, edges) if nodes else []
+        self.nodes = graph or (runs.layered(nodes, edges) if nodes else [])
         self.mind.register(self.nodes)
-        if nodes:
+        if self.nodes:
             self.mind.publish()
 
     @property
@@ -72,6 +74,16 @@ class Published:
         row.run_id = helpers.uuid.uuid4()
         row.progress_summary = None
         row.save()
+
+
+def chain(nodes):
+    """Return a graph in which each node needs the one before."""
+    graph = Graph(V1)
+    needs = [{ordinal - 1} if ordinal else set() for ordinal in range(nodes)]
+    return [
+        graph.register(f"1.layer0[part-{n:06d}]", "leaf", "leaf", needs[n])[1]
+        for n in range(nodes)
+    ]
 
 
 @contextmanager
