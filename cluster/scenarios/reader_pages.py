@@ -7,6 +7,7 @@ number of statements is counted at 10 nodes and at 25,000.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, LiteralString
 
 from cluster import runs
@@ -180,12 +181,12 @@ def ask_all(
         "newest": NodesQuery(order="newest"),
     }
     asked: dict[str, Callable[[], Answer]] = {
-        name: lambda query=query: services.nodes(public_id, viewer, query)
+        name: partial(services.nodes, public_id, viewer, query)
         for name, query in queries.items()
     }
-    asked["single"] = lambda: services.node(public_id, viewer, NodeQuery(id=NODE))
-    asked["changes"] = lambda: services.changes(
-        public_id, viewer, ChangesQuery(since=1)
+    asked["single"] = partial(services.node, public_id, viewer, NodeQuery(id=NODE))
+    asked["changes"] = partial(
+        services.changes, public_id, viewer, ChangesQuery(since=1)
     )
     return asked
 

@@ -9,7 +9,6 @@ which this one began, so nothing that changed behind its back is missed.
 import uuid
 from typing import Annotated
 
-from django.db.models import Q
 from msgspec import Meta
 
 from django_ray.protocol.limits import V1
@@ -29,13 +28,11 @@ from django_ray.readers.run import (
 BEFORE_ALL = -1
 """The `after` of a round's first question."""
 
-MAXIMUM_ORDINAL = 2**31 - 1
-
 
 class ChangesQuery(Query, frozen=True, kw_only=True):
     """The revision a round asks from, and how far it came; 0 begins with everything."""
 
-    after: Annotated[int, Meta(ge=BEFORE_ALL, le=MAXIMUM_ORDINAL)] = BEFORE_ALL
+    after: Annotated[int, Meta(ge=BEFORE_ALL, le=details.MAXIMUM_ORDINAL)] = BEFORE_ALL
     began: Count | None = None
     limit: Positive = V1.response_items
     since: Count = 0
@@ -77,8 +74,8 @@ def _changes(detailed: Detailed, query: ChangesQuery) -> Changes:
     limit = min(query.limit, V1.response_items)
     found: list[page.Keyed[NodeRow]] = []
     if query.since < current:
-        newer = Q(detail_revision__gt=query.since, ordinal__gt=query.after)
-        rows = details.read(selected, newer, "ordinal", most=limit + 1)
+        newer = details.Filter(since=query.since)
+        rows = details.in_order(selected, newer, after=query.after, most=limit + 1)
         found = [((row.ordinal,), details.public(selected, row)) for row in rows]
     taken = page.fit(found, limit)
     more = len(taken) < len(found)

@@ -5,21 +5,43 @@ run's: unchanged rows stay as they are while the epoch advances. ADR-0004.
 """
 
 from dataclasses import dataclass
-
-from django.db.models import Case, F, Q, QuerySet, When
+from typing import LiteralString
 
 from django_ray.errors import IntegrityFault
-from django_ray.models.progress import NodeDetail
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
-from django_ray.protocol.records import Detail, decode_detail
+from django_ray.protocol.records import Detail, Stored, decode_detail
 from django_ray.protocol.summary import Part
 from django_ray.protocol.vocabulary import (
-    NODE_STATES,
+    CODES,
     DetailAvailability,
     NodeState,
 )
-from django_ray.readers.context import Selected
+from django_ray.readers.context import Fetched, Selected, fetch
+
+MAXIMUM_ORDINAL = 2**31 - 1
+
+ROWS: LiteralString = """
+SELECT ordinal, node_key, node_id, stage, state, detail_revision,
+    CASE WHEN octet_length(record) <= %(size)s THEN record END
+FROM django_ray_node_detail
+WHERE run_id = %(run)s
+"""
+MATCHING: LiteralString = """
+  AND (%(states)s::int2[] IS NULL OR state = ANY (%(states)s::int2[]))
+  AND (%(stage)s::int2 IS NULL OR stage = %(stage)s::int2)
+  AND (%(prefix)s::text IS NULL OR starts_with(node_id, %(prefix)s::text))
+  AND detail_revision > %(since)s
+"""
+IN_ORDER: LiteralString = f"""{ROWS}{MATCHING}
+  AND ordinal > %(after)s
+ORDER BY ordinal LIMIT %(most)s
+"""
+NEWEST: LiteralString = f"""{ROWS}{MATCHING}
+  AND (detail_revision, ordinal) < (%(revision)s, %(ordinal)s)
+ORDER BY detail_revision DESC, ordinal DESC LIMIT %(most)s
+"""
+BY_KEY: LiteralString = f"{ROWS} AND node_key = %(key)s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +68,47 @@ class NodeRow(Part, frozen=True, kw_only=True):
     state: NodeState
 
 
+class Filter(Stored, frozen=True, kw_only=True):
+    """Which rows: every condition that is given holds."""
+
+    prefix: str | None = None
+    since: int = 0
+    stage: int | None = None
+    states: tuple[NodeState, ...] = ()
+
+
+EVERY = Filter()
+
+
 def of_state(run: Selected, state: NodeState, *order: str, most: int) -> list[Row]:
     """Return at most so many rows of one state, in an order, in one statement."""
-    return read(run, Q(state=NODE_STATES.index(state)), *order, most=most)
+    wanted = Filter(states=(state,))
+    if order == ("ordinal",):
+        return in_order(run, wanted, most=most)
+    return newest(run, wanted, most=most)
 
 
-def read(run: Selected, matching: Q, *order: str, most: int) -> list[Row]:
-    """Return at most so many of the run's rows that match, in an order, in one statement."""
-    rows = NodeDetail.objects.filter(matching, run_id=run.run_pk).order_by(*order)
-    return _read(rows[:most])
+def in_order(run: Selected, wanted: Filter, *, after: int = -1, most: int) -> list[Row]:
+    """Return at most so many rows after an ordinal, by ordinal, in one statement."""
+    return _rows(run, IN_ORDER, wanted, {"after": after, "most": most})
+
+
+def newest(
+    run: Selected, wanted: Filter, *, before: tuple[int, int] | None = None, most: int
+) -> list[Row]:
+    """Return at most so many rows, the newest change first, in one statement.
+
+    `before` is the revision and the ordinal of the row to go on behind.
+    """
+    revision, ordinal = before or (run.detail_revision, MAXIMUM_ORDINAL)
+    values = {"revision": revision, "ordinal": ordinal, "most": most}
+    return _rows(run, NEWEST, wanted, values)
+
+
+def by_key(run: Selected, node_key: bytes) -> Row | None:
+    """Return one row by its unique key, in one statement."""
+    found = fetch(BY_KEY, {"run": run.run_pk, "key": node_key, "size": V1.record})
+    return _row(found[0]) if found else None
 
 
 def public(run: Selected, row: Row) -> NodeRow:
@@ -77,7 +131,7 @@ def parse(run: Selected, row: Row) -> Detail:
     detail = decode_detail(row.record)
     sound = (
         row.node_key == canonical.node_key(row.node_id)
-        and NODE_STATES.index(detail.state) == row.state
+        and CODES[detail.state] == row.state
         and 0 <= row.ordinal < run.manifest.node_count
         and 0 <= row.stage < V1.stages
         and 1 <= row.detail_revision <= run.detail_revision
@@ -87,30 +141,36 @@ def parse(run: Selected, row: Row) -> Detail:
     return detail
 
 
-def _read(rows: QuerySet[NodeDetail]) -> list[Row]:
-    record = When(record__octets__lte=V1.record, then=F("record"))
-    return [
-        Row(
-            ordinal=ordinal,
-            node_key=bytes(key),
-            node_id=node_id,
-            stage=stage,
-            state=state,
-            detail_revision=revision,
-            record=None if capped is None else bytes(capped),
-        )
-        for ordinal, key, node_id, stage, state, revision, capped in rows.annotate(
-            capped=Case(record)
-        ).values_list(
-            "ordinal",
-            "node_key",
-            "node_id",
-            "stage",
-            "state",
-            "detail_revision",
-            "capped",
-        )
-    ]
+def _rows(
+    run: Selected, statement: LiteralString, wanted: Filter, values: dict[str, int]
+) -> list[Row]:
+    states = [CODES[state] for state in wanted.states] or None
+    found = fetch(
+        statement,
+        {
+            "run": run.run_pk,
+            "size": V1.record,
+            "states": states,
+            "stage": wanted.stage,
+            "prefix": wanted.prefix,
+            "since": wanted.since,
+            **values,
+        },
+    )
+    return [_row(each) for each in found]
+
+
+def _row(found: Fetched) -> Row:
+    ordinal, key, node_id, stage, state, revision, record = found
+    return Row(
+        ordinal=ordinal,
+        node_key=bytes(key),
+        node_id=node_id,
+        stage=stage,
+        state=state,
+        detail_revision=revision,
+        record=None if record is None else bytes(record),
+    )
 
 
 def _corrupt(message: str) -> IntegrityFault:

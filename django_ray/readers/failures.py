@@ -7,13 +7,12 @@ causes are told with three nodes each, and what is left out of either is counted
 import uuid
 from collections.abc import Iterable
 
-from django.db.models import Q
 from msgspec import UnsetType
 
 from django_ray.protocol import text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import Part
-from django_ray.protocol.vocabulary import CODES, NodeState
+from django_ray.protocol.vocabulary import NodeState
 from django_ray.readers import causes, details, run
 from django_ray.readers.access import Viewer
 from django_ray.readers.details import NodeRow
@@ -22,6 +21,7 @@ from django_ray.readers.run import Detailed, Query, RunPart, Unavailable
 EXAMINED = 1_000
 CAUSES = 64
 EXAMPLES = 3
+FAILED = details.Filter(states=(NodeState.FAILED,))
 PLACES = 8
 """So many stages and hosts of a cause are named."""
 
@@ -101,8 +101,7 @@ def fault(row: NodeRow) -> tuple[str, str]:
 
 
 def _failures(detailed: Detailed) -> Failures:
-    failed = Q(state=CODES[NodeState.FAILED])
-    rows = details.read(detailed.selected, failed, "ordinal", most=EXAMINED + 1)
+    rows = details.in_order(detailed.selected, FAILED, most=EXAMINED + 1)
     examined = [details.public(detailed.selected, row) for row in rows[:EXAMINED]]
     grouped = group(examined)
     told, left_out = grouped[:CAUSES], grouped[CAUSES:]

@@ -8,17 +8,14 @@ permission: who may run a command with the database's credentials may see every 
 import uuid
 from dataclasses import replace
 
-from django.db.models import Case, F, When
 from django.db.models.functions import Right
 from msgspec import UnsetType
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.executions import TaskAttempt
-from django_ray.models.progress import RunStages
 from django_ray.progress import stages as rollup
 from django_ray.protocol import records
-from django_ray.protocol.limits import V1
-from django_ray.protocol.summary import NodeCounts, Summary
+from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
     TERMINAL_EXECUTION_STATES,
@@ -26,7 +23,9 @@ from django_ray.protocol.vocabulary import (
     NodeState,
 )
 from django_ray.readers import context, details
+from django_ray.readers import stages as stages_of_run
 from django_ray.readers import summary as reader
+from django_ray.readers.archive import ERROR_CHARACTERS, error_line
 from django_ray.readers.context import Selected
 from django_ray.readers.details import Row
 from django_ray.readers.picture import (
@@ -41,9 +40,6 @@ from django_ray.readers.picture import (
 FAILURES = 16
 RUNNING_READ = 256
 """So many nodes at work are compared, first registered first; it may not be all."""
-
-ERROR_CHARACTERS = 4_096
-"""The end of a stored traceback: the error itself stands there."""
 
 
 def read(public_id: uuid.UUID) -> Picture | None:
@@ -103,17 +99,7 @@ def _error(execution: Execution) -> str:
         .values_list("error_class", "tail")
         .first()
     )
-    return "" if found is None else _named(*found)
-
-
-def _named(error_class: str, traceback: str) -> str:
-    """Return the line of a traceback that begins with the error's class."""
-    short = error_class.rpartition(".")[2]
-    lines = [line for line in traceback.splitlines() if line.strip()]
-    for line in reversed(lines):
-        if short and line.startswith((f"{short}:", f"{error_class}:")):
-            return line
-    return ": ".join(part for part in (error_class, *lines[-1:]) if part)
+    return "" if found is None else error_line(*found)
 
 
 class _Detail:
@@ -148,18 +134,8 @@ class _Detail:
 
     def stages(self) -> tuple[tuple[Stage, ...], tuple[Failure, ...]]:
         """Return the stages, and the run's first failure where their row names it."""
-        body = When(body__octets__lte=V1.stage_row, then=F("body"))
-        found = (
-            RunStages.objects.filter(run_id=self._run.run_pk)
-            .annotate(capped=Case(body))
-            .values_list("capped", flat=True)
-        )
-        rows = list(found)
-        if not rows:
-            self._fault(DetailAvailability.MISSING)
-            return (), ()
         try:
-            row = rollup.decode(bytes(rows[0] or b""))
+            row = stages_of_run.load(self._run)
         except IntegrityFault as fault:
             self._fault(fault.availability)
             return (), ()
@@ -237,19 +213,10 @@ def _set[T: (int, float)](value: T | UnsetType) -> T | None:
 
 
 def _stage(stored: rollup.Stage) -> Stage:
-    numbers = dict(zip(NODE_STATES, stored.counts, strict=True))
     return Stage(
         index=stored.index,
         label=stored.label,
-        counts=NodeCounts(
-            cancelled=numbers[NodeState.CANCELLED],
-            failed=numbers[NodeState.FAILED],
-            pending=numbers[NodeState.PENDING],
-            running=numbers[NodeState.RUNNING],
-            skipped=numbers[NodeState.SKIPPED],
-            submitted=numbers[NodeState.SUBMITTED],
-            succeeded=numbers[NodeState.SUCCEEDED],
-        ),
+        counts=stages_of_run.counts(stored),
         first_start_ms=stored.started_ms,
         p50_ms=stored.p50_ms,
         p95_ms=stored.p95_ms,

@@ -8,7 +8,6 @@ most 25,000 rows. Architecture 5.5.
 import uuid
 from typing import Annotated, Literal, assert_never
 
-from django.db.models import Q
 from msgspec import Meta
 
 from django_ray.errors import ReadError
@@ -16,10 +15,11 @@ from django_ray.protocol import canonical, text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Stored
 from django_ray.protocol.summary import NodeCounts, Part, Summary
-from django_ray.protocol.vocabulary import CODES, NodeState
+from django_ray.protocol.vocabulary import NodeState
 from django_ray.readers import details, page, run
 from django_ray.readers.access import Viewer
-from django_ray.readers.details import NodeRow
+from django_ray.readers.context import Selected
+from django_ray.readers.details import Filter, NodeRow, Row
 from django_ray.readers.page import After, Collection, Keyed, Page, PageQuery
 from django_ray.readers.run import Detailed, Query, RunPart, Unavailable
 
@@ -82,14 +82,16 @@ def nodes(
         states=tuple(state for state in NodeState if state in query.state),
     )
 
+    wanted = details.Filter(
+        prefix=filters.prefix or None, stage=filters.stage, states=filters.states
+    )
+
     def find(detailed: Detailed, after: After, most: int) -> list[Keyed[NodeRow]]:
-        rows = details.read(
-            detailed.selected,
-            _matching(filters) & _following(filters.order, after),
-            *_ordering(filters.order),
-            most=most,
-        )
-        found = [details.public(detailed.selected, row) for row in rows]
+        run = detailed.selected
+        found = [
+            details.public(run, row)
+            for row in _in(run, filters.order, wanted, after, most)
+        ]
         return [(_key(filters.order, row), row) for row in found]
 
     def expected(summary: Summary) -> int | None:
@@ -118,11 +120,10 @@ def node(
     """Return one node by its id, with the run's counters; one indexed row is looked up."""
 
     def look_up(detailed: Detailed) -> FoundNode:
-        found = None
+        run, row = detailed.selected, None
         if text.is_line(query.id):
-            key = Q(node_key=canonical.node_key(query.id))
-            for row in details.read(detailed.selected, key, most=1):
-                found = details.public(detailed.selected, row)
+            row = details.by_key(run, canonical.node_key(query.id))
+        found = None if row is None else details.public(run, row)
         return FoundNode(
             counters=counters(detailed.summary),
             found=found is not None,
@@ -152,37 +153,16 @@ def require_line(value: str) -> str:
     return value
 
 
-def _matching(filters: _Filters) -> Q:
-    found = Q()
-    if filters.states:
-        found &= Q(state__in=[CODES[state] for state in filters.states])
-    if filters.stage is not None:
-        found &= Q(stage=filters.stage)
-    if filters.prefix:
-        found &= Q(node_id__startswith=filters.prefix)
-    return found
-
-
-def _following(order: Order, after: After) -> Q:
-    if not after:
-        return Q()
+def _in(
+    run: Selected, order: Order, wanted: Filter, after: After, most: int
+) -> list[Row]:
     match order:
         case "ordinal":
-            return Q(ordinal__gt=after[0])
+            last = after[0] if after else -1
+            return details.in_order(run, wanted, after=last, most=most)
         case "newest":
-            older, ordinal = after
-            return Q(detail_revision__lt=older) | Q(
-                detail_revision=older, ordinal__lt=ordinal
-            )
-    assert_never(order)
-
-
-def _ordering(order: Order) -> tuple[str, ...]:
-    match order:
-        case "ordinal":
-            return ("ordinal",)
-        case "newest":
-            return ("-detail_revision", "-ordinal")
+            before = (after[0], after[1]) if after else None
+            return details.newest(run, wanted, before=before, most=most)
     assert_never(order)
 
 

@@ -172,7 +172,7 @@ def _in(states: Iterable[ExecutionState]) -> Q:
 def _read(seen: Sequence[RayTaskExecution]) -> list[page.Keyed[RunRow]]:
     if not seen:
         return []
-    found = {row.pk: row for row in summary.rows().filter(pk__in=[r.pk for r in seen])}
+    found = {row.pk: row for row in summary.rows([row.pk for row in seen])}
     return [((), _row(summary.reading(found[row.pk]))) for row in seen]
 
 

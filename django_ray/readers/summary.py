@@ -8,15 +8,12 @@ second one; `read_trusted`, for what polls, never does. Contract 2, ADR-0004.
 
 import datetime as dt
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict, cast
-
-from django.db.models import Case, F, Q, QuerySet, When
-from django.db.models.fields.json import KT
-from django.db.models.functions import Now
+from typing import TYPE_CHECKING, LiteralString, TypedDict, cast
 
 from django_ray.errors import IntegrityFault
-from django_ray.models.executions import Octets, RayTaskExecution
+from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol import summary as codec
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import Summary
@@ -47,6 +44,18 @@ class Extra(TypedDict):
 if TYPE_CHECKING:
     Row = WithAnnotations[RayTaskExecution, Extra]
 
+EXECUTION: LiteralString = """
+SELECT e.id, e.public_id, e.task_path, e.queue_name, e.state, e.attempt_number,
+    e.execution_generation, e.run_id, e.enqueued_at, e.claimed_at, e.started_at,
+    e.finished_at, e.cancel_requested_at, statement_timestamp() AS read_at,
+    octet_length(e.progress_summary) AS summary_size,
+    CASE WHEN octet_length(e.progress_summary) <= %(size)s
+        THEN e.progress_summary END AS summary_bytes,
+    e.progress_data IS NOT NULL AS has_legacy, e.options ->> 'policy' AS policy,
+    l.expires_at AS lease_until
+FROM django_ray_execution AS e
+LEFT JOIN django_ray_lease AS l ON l.execution_id = e.id
+"""
 COLUMNS = (
     "public_id",
     "task_path",
@@ -94,24 +103,20 @@ def read_trusted(public_id: uuid.UUID) -> Reading | None:
     return None if row is None else reading(row)
 
 
-def rows() -> "QuerySet[Row]":
+def rows(pks: Sequence[int]) -> "Iterable[Row]":
     """Return executions with what a reading is made of; a summary passes a byte guard."""
-    fits = When(progress_summary__octets__lte=V1.summary, then=F("progress_summary"))
-    annotated = RayTaskExecution.objects.only(*COLUMNS).annotate(
-        read_at=Now(),
-        summary_size=Octets("progress_summary"),
-        summary_bytes=Case(fits),
-        has_legacy=Q(progress_data__isnull=False),
-        policy=KT("options__policy"),
-        lease_until=F("lease__expires_at"),
-    )
-    return cast("QuerySet[Row]", annotated)
+    return _raw(f"{EXECUTION} WHERE e.id = ANY (%(ids)s)", {"ids": list(pks)})
 
 
 def _select(public_id: uuid.UUID) -> "Row | None":
+    statement = f"{EXECUTION} WHERE e.public_id = %(id)s"
     with context.answering():
-        # Not first(): its order by key tempts the planner to walk the key's index.
-        return next(iter(rows().filter(public_id=public_id)), None)
+        return next(iter(_raw(statement, {"id": public_id})), None)
+
+
+def _raw(statement: LiteralString, values: dict[str, object]) -> "Iterable[Row]":
+    values = {**values, "size": V1.summary}
+    return cast("Iterable[Row]", RayTaskExecution.objects.raw(statement, values))
 
 
 def reading(row: "Row") -> Reading:

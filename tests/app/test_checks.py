@@ -55,6 +55,15 @@ def test_one_error_is_reported_once(settings):
     assert ids(run_checks()) == ["django_ray.E001"]
 
 
+@pytest.mark.parametrize(
+    "name", ["nowhere", "no.such.module", "tests.app.policies.absent", "sys.maxsize"]
+)
+def test_an_access_policy_that_cannot_be_called_is_reported(settings, name):
+    settings.DJANGO_RAY = {"ACCESS_POLICY": name}
+
+    assert ids(run_checks()) == ["django_ray.E001"]
+
+
 def test_other_database_is_reported(monkeypatch):
     monkeypatch.setattr(connections["default"], "vendor", "sqlite")
 

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import re
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
@@ -12,11 +14,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from django_ray.web import schema
+from django_ray.web.answers import PROBLEMS
 from django_ray.web.endpoints import ENDPOINTS
 from tests.app.published import Published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = json.loads(schema.encoded())
 OPERATIONS = {path: item["get"] for path, item in DOCUMENT["paths"].items()}
 EDGES = (-1, 0, 1, 2, 63, 64, 100, 256, 257, 2**31 - 1, 2**31, 2**63 - 1, 2**63)
@@ -151,3 +155,14 @@ def test_the_document_names_every_endpoint_and_nothing_internal():
 def test_every_schema_is_a_schema():
     for said in DOCUMENT["components"]["schemas"].values():
         Draft202012Validator.check_schema(said)
+
+
+def test_the_reference_page_names_every_path_parameter_and_problem():
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line[:2] == "| "}
+    for path, operation in OPERATIONS.items():
+        row = rows[path.lstrip("/").replace("{public_id}", "ID")]
+        named = {each["name"] for each in operation["parameters"]} - {"public_id"}
+        assert named == set(re.findall(r"`([a-z]+)`", row.split("|")[3]))
+    for code, meaning in PROBLEMS.items():
+        assert re.search(rf"`{code}`.* \| {meaning.status} \|", text), code
