@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from django_ray.protocol.frames import MAXIMUM_ORDINAL
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import Part
 from django_ray.readers import details, page, run
@@ -32,7 +33,7 @@ BEFORE_ALL = -1
 class ChangesQuery(Query, frozen=True, kw_only=True):
     """The revision a round asks from, and how far it came; 0 begins with everything."""
 
-    after: Annotated[int, Meta(ge=BEFORE_ALL, le=details.MAXIMUM_ORDINAL)] = BEFORE_ALL
+    after: Annotated[int, Meta(ge=BEFORE_ALL, le=MAXIMUM_ORDINAL)] = BEFORE_ALL
     began: Count | None = None
     limit: Positive = V1.response_items
     since: Count = 0
@@ -71,10 +72,10 @@ def changes(
 def _changes(detailed: Detailed, query: ChangesQuery) -> Changes:
     selected = detailed.selected
     current = selected.detail_revision
-    limit = min(query.limit, V1.response_items)
+    limit = page.capped(query.limit)
     found: list[page.Keyed[NodeRow]] = []
     if query.since < current:
-        newer = details.Filter(since=query.since)
+        newer = details.Filter(since=query.since or None)
         rows = details.in_order(selected, newer, after=query.after, most=limit + 1)
         found = [((row.ordinal,), details.public(selected, row)) for row in rows]
     taken = page.fit(found, limit)

@@ -19,8 +19,6 @@ from django_ray.protocol.vocabulary import (
 )
 from django_ray.readers.context import Fetched, Selected, fetch
 
-MAXIMUM_ORDINAL = 2**31 - 1
-
 ROWS: LiteralString = """
 SELECT ordinal, node_key, node_id, stage, state, detail_revision,
     CASE WHEN octet_length(record) <= %(size)s THEN record END
@@ -31,14 +29,15 @@ MATCHING: LiteralString = """
   AND (%(states)s::int2[] IS NULL OR state = ANY (%(states)s::int2[]))
   AND (%(stage)s::int2 IS NULL OR stage = %(stage)s::int2)
   AND (%(prefix)s::text IS NULL OR starts_with(node_id, %(prefix)s::text))
-  AND detail_revision > %(since)s
+  AND (%(since)s::int8 IS NULL OR detail_revision > %(since)s::int8)
 """
 IN_ORDER: LiteralString = f"""{ROWS}{MATCHING}
   AND ordinal > %(after)s
 ORDER BY ordinal LIMIT %(most)s
 """
 NEWEST: LiteralString = f"""{ROWS}{MATCHING}
-  AND (detail_revision, ordinal) < (%(revision)s, %(ordinal)s)
+  AND (%(revision)s::int8 IS NULL
+       OR (detail_revision, ordinal) < (%(revision)s::int8, %(ordinal)s::int8))
 ORDER BY detail_revision DESC, ordinal DESC LIMIT %(most)s
 """
 BY_KEY: LiteralString = f"{ROWS} AND node_key = %(key)s"
@@ -72,20 +71,9 @@ class Filter(Stored, frozen=True, kw_only=True):
     """Which rows: every condition that is given holds."""
 
     prefix: str | None = None
-    since: int = 0
+    since: int | None = None
     stage: int | None = None
     states: tuple[NodeState, ...] = ()
-
-
-EVERY = Filter()
-
-
-def of_state(run: Selected, state: NodeState, *order: str, most: int) -> list[Row]:
-    """Return at most so many rows of one state, in an order, in one statement."""
-    wanted = Filter(states=(state,))
-    if order == ("ordinal",):
-        return in_order(run, wanted, most=most)
-    return newest(run, wanted, most=most)
 
 
 def in_order(run: Selected, wanted: Filter, *, after: int = -1, most: int) -> list[Row]:
@@ -100,7 +88,7 @@ def newest(
 
     `before` is the revision and the ordinal of the row to go on behind.
     """
-    revision, ordinal = before or (run.detail_revision, MAXIMUM_ORDINAL)
+    revision, ordinal = before or (None, None)
     values = {"revision": revision, "ordinal": ordinal, "most": most}
     return _rows(run, NEWEST, wanted, values)
 
@@ -142,7 +130,10 @@ def parse(run: Selected, row: Row) -> Detail:
 
 
 def _rows(
-    run: Selected, statement: LiteralString, wanted: Filter, values: dict[str, int]
+    run: Selected,
+    statement: LiteralString,
+    wanted: Filter,
+    values: dict[str, int | None],
 ) -> list[Row]:
     states = [CODES[state] for state in wanted.states] or None
     found = fetch(

@@ -8,11 +8,9 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import isqrt
-from typing import Annotated
-
-from msgspec import Meta
 
 from django_ray.errors import IntegrityFault
+from django_ray.protocol.frames import Ordinal
 from django_ray.protocol.records import EdgeItem, NodeItem, Stored
 from django_ray.protocol.summary import Part
 from django_ray.protocol.vocabulary import DetailAvailability
@@ -27,7 +25,7 @@ from django_ray.readers.topology import Items, Sheet
 class GraphQuery(PageQuery, frozen=True, kw_only=True):
     """From which ordinal on: of the nodes, or of the edges' targets."""
 
-    start: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    start: Ordinal = 0
 
 
 class Node(Part, frozen=True, kw_only=True):

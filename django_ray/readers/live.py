@@ -37,7 +37,9 @@ from django_ray.readers.picture import (
     Stage,
 )
 
+FAILED = details.Filter(states=(NodeState.FAILED,))
 FAILURES = 16
+AT_WORK = details.Filter(states=(NodeState.RUNNING,))
 RUNNING_READ = 256
 """So many nodes at work are compared, first registered first; it may not be all."""
 
@@ -116,13 +118,14 @@ class _Detail:
 
     def failures(self) -> tuple[Failure, ...]:
         """Return the failed kept nodes, the newest change first."""
-        order = ("-detail_revision", "-ordinal")
-        rows = self._rows(NodeState.FAILED, *order, most=FAILURES)
+        rows = details.newest(self._run, FAILED, most=FAILURES)
+        self._count(NodeState.FAILED, rows, FAILURES)
         return tuple(_failure(row, self._parsed(row)) for row in rows)
 
     def running(self) -> tuple[Running, ...]:
         """Return the kept nodes at work, longest first."""
-        rows = self._rows(NodeState.RUNNING, "ordinal", most=RUNNING_READ)
+        rows = details.in_order(self._run, AT_WORK, most=RUNNING_READ)
+        self._count(NodeState.RUNNING, rows, RUNNING_READ)
         parsed = [(row, self._parsed(row)) for row in rows]
         found = [
             node
@@ -147,16 +150,14 @@ class _Detail:
                 self._fault(DetailAvailability.CORRUPT)
         return stages, _first(row.failure)
 
-    def _rows(self, state: NodeState, *order: str, most: int) -> list[Row]:
-        """Return rows of one state; where no node is omitted, they are as counted."""
-        rows = details.of_state(self._run, state, *order, most=most)
+    def _count(self, state: NodeState, rows: list[Row], most: int) -> None:
+        """Compare the rows of one state with the counts, where no node is omitted."""
         expected = min(self._counts.of(state), most)
         if self._complete and len(rows) != expected:
             fewer = len(rows) < expected
             self._fault(
                 DetailAvailability.MISSING if fewer else DetailAvailability.CORRUPT
             )
-        return rows
 
     def _parsed(self, row: Row) -> records.Detail | None:
         try:

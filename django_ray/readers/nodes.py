@@ -87,10 +87,10 @@ def nodes(
     )
 
     def find(detailed: Detailed, after: After, most: int) -> list[Keyed[NodeRow]]:
-        run = detailed.selected
+        selected = detailed.selected
         found = [
-            details.public(run, row)
-            for row in _in(run, filters.order, wanted, after, most)
+            details.public(selected, row)
+            for row in _in(selected, filters.order, wanted, after, most)
         ]
         return [(_key(filters.order, row), row) for row in found]
 
@@ -120,10 +120,10 @@ def node(
     """Return one node by its id, with the run's counters; one indexed row is looked up."""
 
     def look_up(detailed: Detailed) -> FoundNode:
-        run, row = detailed.selected, None
+        selected, row = detailed.selected, None
         if text.is_line(query.id):
-            row = details.by_key(run, canonical.node_key(query.id))
-        found = None if row is None else details.public(run, row)
+            row = details.by_key(selected, canonical.node_key(query.id))
+        found = None if row is None else details.public(selected, row)
         return FoundNode(
             counters=counters(detailed.summary),
             found=found is not None,
@@ -154,15 +154,15 @@ def require_line(value: str) -> str:
 
 
 def _in(
-    run: Selected, order: Order, wanted: Filter, after: After, most: int
+    selected: Selected, order: Order, wanted: Filter, after: After, most: int
 ) -> list[Row]:
     match order:
         case "ordinal":
             last = after[0] if after else -1
-            return details.in_order(run, wanted, after=last, most=most)
+            return details.in_order(selected, wanted, after=last, most=most)
         case "newest":
             before = (after[0], after[1]) if after else None
-            return details.newest(run, wanted, before=before, most=most)
+            return details.newest(selected, wanted, before=before, most=most)
     assert_never(order)
 
 

@@ -64,7 +64,7 @@ class Collection[T]:
     """
 
     name: str
-    filters: Stored | tuple[()]
+    filters: Stored
     live: bool
     find: Callable[[Detailed, After, int], Sequence[Keyed[T]]]
     expected: Callable[[Summary], int | None]
@@ -77,7 +77,7 @@ def read[T](
 
     Raises InvalidCursor.
     """
-    limit = min(query.limit, V1.response_items)
+    limit = capped(query.limit)
     digest = cursor.digest(collection.name, collection.filters, limit)
 
     def turn(chosen: Chosen) -> Page[T] | Unavailable:
@@ -118,6 +118,11 @@ def read[T](
         )
 
     return run.answer(public_id, viewer, query, turn)
+
+
+def capped(limit: int) -> int:
+    """Return how many records a page holds at most of those asked for."""
+    return min(limit, V1.response_items)
 
 
 def fit[T](found: Sequence[Keyed[T]], limit: int) -> Sequence[Keyed[T]]:

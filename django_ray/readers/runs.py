@@ -94,7 +94,7 @@ def runs(viewer: Viewer, query: RunsQuery) -> Runs:
         queue=require_line(query.queue),
         states=tuple(state for state in ExecutionState if state in query.state),
     )
-    limit = min(query.limit, V1.response_items)
+    limit = page.capped(query.limit)
     digest = cursor.digest("runs", filters, limit)
     begun = _resume(query.cursor, digest, access.key_of(viewer))
     with context.snapshot():

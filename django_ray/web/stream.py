@@ -80,13 +80,15 @@ async def rings(
     waiter = Waiter(public_id, key_of(api.viewer_of(request)))
     told: int | None = None
     with BELL.waiting(waiter):
-        while loop.time() < ends:
+        while True:
             found = await _look(request, public_id)
             if found is None:
                 return
             # Even with nothing new there are bytes, so that a dead connection is noticed.
             yield QUIET if found.revision == told else _event(found.revision)
             told = found.revision
+            if loop.time() >= ends:
+                return
             until = min(ends, loop.time() + check)
             while (revision := await _rung(waiter, until)) is not None:
                 yield _event(revision)

@@ -26,6 +26,7 @@ from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 from django_ray.readers import context, details, live, topology
 from django_ray.storage.writer import Writer
 from django_ray.web import api
+from django_ray.web.endpoints import ENDPOINTS
 from tests.actors import rig
 from tests.app.damage import AVAILABLE, CORRUPT, FAULTS, MISSING, NOT_PROGRESS
 from tests.fakes import FakeClock, run_settings
@@ -157,7 +158,8 @@ def answer(bench):
     """Ask the summary's address; return the status and the parsed body."""
     request = RequestFactory().get("/")
     request.user = User(is_superuser=True, is_active=True)
-    found = api.summary(request, bench.public_id)
+    summary = next(one for one in ENDPOINTS if one.name == "summary")
+    found = api.view(summary)(request, bench.public_id)
     return found.status_code, json.loads(found.content)
 
 
@@ -179,7 +181,8 @@ def _read(reading):
         topology.page(run, number)
     found = 0
     for state in NODE_STATES:
-        rows = details.of_state(run, state, "ordinal", most=V1.retained_nodes)
+        wanted = details.Filter(states=(state,))
+        rows = details.in_order(run, wanted, most=V1.retained_nodes)
         for row in rows:
             details.parse(run, row)
         found += len(rows)

@@ -201,7 +201,7 @@ def test_every_question_reads_each_table_through_its_own_index(conn, root):
 
 
 def test_the_list_is_read_in_the_order_of_an_index(root):
-    add_executions(5_000)
+    add_executions(2_000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE django_ray_execution")
     first = services.runs(root, RunsQuery())

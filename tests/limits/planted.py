@@ -20,7 +20,7 @@ from django_ray.models.progress import (
 )
 from django_ray.progress.pages import Manifest, manifest_digest
 from django_ray.protocol import canonical
-from django_ray.protocol.vocabulary import DetailAvailability, NodeState
+from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.readers import context, details, summary, topology
 from tests.app import pictures, stored
 
@@ -130,7 +130,7 @@ def reads_record(data):
         record=data,
     )
     found = selected(owner, (bytes(32),))
-    (row,) = details.of_state(found, NodeState.PENDING, "ordinal", most=1)
+    (row,) = details.in_order(found, details.Filter(), most=1)
     return _reads(details.parse, found, row)
 
 

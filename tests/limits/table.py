@@ -7,12 +7,14 @@ is given the distance to that profile's limit instead: those caps do not bind un
 """
 
 import msgspec
+from django.core.signing import Signer, b64_encode
 
 from actors.link import HEADER
 from django_ray import conf
 from django_ray.errors import (
     ConfigurationError,
     GraphRefused,
+    InvalidCursor,
     LimitExceeded,
     ProtocolError,
 )
@@ -28,6 +30,7 @@ from django_ray.protocol import canonical, frames, records, summary, values
 from django_ray.protocol.frames import Failure, ProducerKind, Status
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EventItem, Fault
+from django_ray.readers import cursor, page
 from tests.actors.test_producer import Bench, report
 from tests.limits import planted
 from tests.progress.making import START, item, limits, node, progress, state
@@ -715,3 +718,42 @@ def coordinator_cut(size):
 @written("worker_frame")
 def worker_cut(size):
     return one_frame(ProducerKind.worker, size)
+
+
+@written("response_items")
+def a_page(items):
+    return page.capped(items) == items
+
+
+@written("response_encoded")
+def an_answer(size):
+    room = size - page.ENVELOPE
+    # Each item is sent with its quotes and a comma.
+    found = [((0,), "x" * 997)] * (room // 1_000 - 1)
+    found.append(((0,), "x" * (room - 1_000 * len(found) - 3)))
+    return len(page.fit(found, len(found))) == len(found)
+
+
+@written("cursor")
+def a_cursor(size):
+    said = cursor.Cursor(
+        schema=cursor.SCHEMA,
+        binding="0" * 64,
+        run_id="",
+        revision=1,
+        topology_version=1,
+        detail_revision=1,
+        query="0" * 64,
+        after=(0,),
+        returned=1,
+    )
+    # A parser of JSON minds no spaces, so a sound cursor can have almost any size: where
+    # base64 has none of this one, the next is taken.
+    data = canonical.encode(said).ljust((size - 44) * 3 // 4)
+    signed = Signer(salt=cursor.SALT).sign(b64_encode(data).decode())
+    if len(signed) < size:
+        signed = Signer(salt=cursor.SALT).sign(b64_encode(data + b" ").decode())
+    try:
+        return cursor.parse(signed, said.query) == said
+    except InvalidCursor:
+        return False

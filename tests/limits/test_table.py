@@ -12,6 +12,7 @@ import pytest
 
 from django_ray import conf
 from django_ray.protocol.limits import V1, Limits
+from django_ray.readers.nodes import NodesQuery
 from tests.limits import planted
 from tests.limits.table import READ, SMALL, WRITTEN
 
@@ -21,11 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = {each.name for each in fields(Limits)} - {"profile"}
 
 UNUSED = {
-    "response_items": "The paginated readers are not there yet.",
-    "response_encoded": "The paginated readers are not there yet.",
-    "response_decoded": "The paginated readers are not there yet.",
-    "response_items_default": "The paginated readers are not there yet.",
-    "cursor": "The paginated readers are not there yet.",
     "preview_decoded": "A canonical value of 512 bytes decodes to no more than those.",
 }
 """Limits that nothing uses."""
@@ -34,6 +30,8 @@ NOT_PROBED = {
     "retention_days_default": "A default, no bound: compared below.",
     "legacy_snapshot": "Of a column nothing of ours writes: tests/app/test_legacy.py.",
     "orphan_seconds": "Judged by PostgreSQL: tests/app/test_cleanup.py.",
+    "response_items_default": "A default, no bound: compared below.",
+    "response_decoded": "JSON is sent as it is: the encoded bound is the smaller one.",
     "pending_calls": "Ray's own option of the collector's actor: tests/ray.",
 }
 """Limits whose use is no comparison of ours."""
@@ -51,6 +49,9 @@ NOT_READ = {
     "coordinator_window": "Nothing on the wire is stored.",
     "worker_window": "Nothing on the wire is stored.",
     "producers": "Nothing on the wire is stored.",
+    "response_items": "No answer is stored.",
+    "response_encoded": "No answer is stored.",
+    "cursor": "No cursor is stored.",
 }
 """Limits without a reader of stored bytes."""
 
@@ -103,6 +104,11 @@ def test_a_limit_without_a_probe_is_used_nowhere(name):
     ]
 
     assert found == []
+
+
+def test_a_page_holds_100_items_where_nothing_is_asked():
+    assert NodesQuery().limit == V1.response_items_default == 100
+    assert V1.response_encoded < V1.response_decoded
 
 
 def test_detail_is_kept_for_7_days_where_nothing_is_set():
