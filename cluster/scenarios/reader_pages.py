@@ -41,7 +41,7 @@ BARE: dict[str, LiteralString] = {
         f"{ROWS} ordinal > -1 AND node_id LIKE '1.layer39[%%'"
         " ORDER BY ordinal LIMIT 101"
     ),
-    "newest": f"{ROWS} true ORDER BY detail_revision DESC, ordinal DESC LIMIT 101",
+    "newest": f"{ROWS} true ORDER BY detail_revision DESC, ordinal LIMIT 101",
     "single": f"{ROWS} node_key = %(key)s",
     "changes": (
         f"{ROWS} ordinal > -1 AND detail_revision > 1 ORDER BY ordinal LIMIT 257"

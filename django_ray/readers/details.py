@@ -37,9 +37,12 @@ ORDER BY ordinal LIMIT %(most)s
 """
 NEWEST: LiteralString = f"""{ROWS}{MATCHING}
   AND (%(revision)s::int8 IS NULL
-       OR (detail_revision, ordinal) < (%(revision)s::int8, %(ordinal)s::int8))
-ORDER BY detail_revision DESC, ordinal DESC LIMIT %(most)s
+       OR detail_revision < %(revision)s::int8
+       OR (detail_revision = %(revision)s::int8 AND ordinal > %(ordinal)s::int8))
+ORDER BY detail_revision DESC, ordinal LIMIT %(most)s
 """
+"""Rows come by ordinal: were equal revisions to go the other way, each row of a run that
+was published at once would displace all that were sorted before."""
 BY_KEY: LiteralString = f"{ROWS} AND node_key = %(key)s"
 
 

@@ -128,10 +128,15 @@ def encode(reading: Reading) -> bytes:
 
 def body(reading: Reading) -> Body | LegacyBody:
     """Return the reading without anything internal."""
+    if reading.summary is None and reading.legacy is not None:
+        return _legacy(reading, reading.legacy)
+    return current(reading)
+
+
+def current(reading: Reading) -> Body:
+    """Return the body of a reading whatever an older writer left."""
     if reading.summary is not None:
         return _reported(reading.execution, reading.summary)
-    if reading.legacy is not None:
-        return _legacy(reading, reading.legacy)
     corrupt = reading.availability is DetailAvailability.CORRUPT
     return Body(
         detail=Detail(availability=reading.availability, complete=False, reasons=()),

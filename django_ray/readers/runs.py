@@ -177,7 +177,7 @@ def _read(seen: Sequence[RayTaskExecution]) -> list[page.Keyed[RunRow]]:
 
 
 def _row(reading: Reading) -> RunRow:
-    body = public.body(reading)
+    body = public.current(reading)
     return RunRow(
         changed_at_ms=body.changed_at_ms,
         declared_nodes=body.declared_nodes,

@@ -57,10 +57,8 @@ def encoded() -> bytes:
     kinds = [*(_kinds(one) for one in ENDPOINTS), (Problem, Unavailable)]
     flat = [kind for group in kinds for kind in group]
     schemas, components = msgspec.json.schema_components(flat, ref_template=TEMPLATE)
-    named = {id(kind): _name(said) for kind, said in zip(flat, schemas, strict=True)}
-    queries = {
-        named[id(one.query)]: components[named[id(one.query)]] for one in ENDPOINTS
-    }
+    said = {id(kind): schema for kind, schema in zip(flat, schemas, strict=True)}
+    queries = {_name(said[id(one.query)]) for one in ENDPOINTS}
     document: Json = {
         "openapi": "3.1.0",
         "info": {"title": "django-ray-progress", "version": VERSION},
@@ -69,14 +67,14 @@ def encoded() -> bytes:
         "paths": {
             _path(one): {
                 "get": _operation(
-                    one, named[id(one.answer)], queries[named[id(one.query)]]
+                    one, said[id(one.answer)], components[_name(said[id(one.query)])]
                 )
             }
             for one in ENDPOINTS
         },
         "components": {
             "schemas": {
-                name: said for name, said in components.items() if name not in queries
+                name: kind for name, kind in components.items() if name not in queries
             }
         },
     }
@@ -98,9 +96,8 @@ def _path(one: Endpoint[Any]) -> str:
     return "/" + one.route.replace("<uuid:public_id>", "{public_id}")
 
 
-def _operation(one: Endpoint[Any], answer: str, query: Json) -> Json:
+def _operation(one: Endpoint[Any], said: Json, query: Json) -> Json:
     of_a_run = "{public_id}" in _path(one)
-    said: Json = {"$ref": TEMPLATE.format(name=answer)}
     if one.is_detail:
         said = {"anyOf": [said, {"$ref": TEMPLATE.format(name="Unavailable")}]}
     codes = (

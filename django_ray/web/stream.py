@@ -23,10 +23,9 @@ from django.http import (
 )
 
 from django_ray.errors import StorageUnavailable
-from django_ray.readers import context, services
+from django_ray.readers import context, summary
 from django_ray.readers.access import Viewer, key_of
-from django_ray.readers.public import Body
-from django_ray.readers.run import Query
+from django_ray.readers.picture import Reading
 from django_ray.web import api
 from django_ray.web.answers import problem
 from django_ray.web.bell import BELL, Waiter
@@ -37,6 +36,8 @@ STREAMS = 16
 """So many at once for one viewer in one process."""
 
 QUIET = b": no news\n\n"
+
+read = sync_to_async(summary.authorized)
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -49,7 +50,7 @@ async def stream(request: HttpRequest, public_id: uuid.UUID) -> HttpResponseBase
         return refused
     viewer = api.viewer_of(request)
     try:
-        found = await services.asummary(public_id, viewer, Query())
+        found = await read(public_id, viewer)
     except StorageUnavailable:
         return api.unavailable()
     if found is None:
@@ -85,8 +86,9 @@ async def rings(
             if found is None:
                 return
             # Even with nothing new there are bytes, so that a dead connection is noticed.
-            yield QUIET if found.revision == told else _event(found.revision)
-            told = found.revision
+            current = None if found.summary is None else found.summary.revision
+            yield QUIET if current == told else _event(current)
+            told = current
             if loop.time() >= ends:
                 return
             until = min(ends, loop.time() + check)
@@ -95,11 +97,11 @@ async def rings(
                 told = revision
 
 
-async def _look(request: HttpRequest, public_id: uuid.UUID) -> Body | None:
+async def _look(request: HttpRequest, public_id: uuid.UUID) -> Reading | None:
     """Return the summary if it may still be seen, and the database says so."""
     try:
         viewer = await sync_to_async(_viewer_now)(request)
-        return await services.asummary(public_id, viewer, Query())
+        return await read(public_id, viewer)
     except StorageUnavailable:
         return None
 

@@ -159,7 +159,9 @@ def test_every_schema_is_a_schema():
 
 def test_the_reference_page_names_every_path_parameter_and_problem():
     text = (ROOT / "docs" / "reference" / "api.md").read_text()
-    rows = {line.split("`")[1]: line for line in text.splitlines() if line[:2] == "| "}
+    rows = {
+        line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")
+    }
     for path, operation in OPERATIONS.items():
         row = rows[path.lstrip("/").replace("{public_id}", "ID")]
         named = {each["name"] for each in operation["parameters"]} - {"public_id"}
