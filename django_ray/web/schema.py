@@ -67,7 +67,9 @@ def encoded() -> bytes:
         "paths": {
             _path(one): {
                 "get": _operation(
-                    one, said[id(one.answer)], components[_name(said[id(one.query)])]
+                    one,
+                    [said[id(answer)] for answer in one.answers],
+                    components[_name(said[id(one.query)])],
                 )
             }
             for one in ENDPOINTS
@@ -84,8 +86,8 @@ def encoded() -> bytes:
     return text.encode()
 
 
-def _kinds(one: Endpoint[Any]) -> tuple[object, object]:
-    return one.answer, one.query
+def _kinds(one: Endpoint[Any]) -> tuple[object, ...]:
+    return *one.answers, one.query
 
 
 def _name(schema: Json) -> str:
@@ -96,10 +98,11 @@ def _path(one: Endpoint[Any]) -> str:
     return "/" + one.route.replace("<uuid:public_id>", "{public_id}")
 
 
-def _operation(one: Endpoint[Any], said: Json, query: Json) -> Json:
+def _operation(one: Endpoint[Any], answers: list[Json], query: Json) -> Json:
     of_a_run = "{public_id}" in _path(one)
     if one.is_detail:
-        said = {"anyOf": [said, {"$ref": TEMPLATE.format(name="Unavailable")}]}
+        answers = [*answers, {"$ref": TEMPLATE.format(name="Unavailable")}]
+    said = answers[0] if len(answers) == 1 else {"anyOf": answers}
     codes = (
         *EVERYWHERE,
         *(OF_A_RUN if of_a_run else ()),

@@ -19,6 +19,7 @@ from django_ray.readers import summary as reader
 from django_ray.readers.legacy import PART
 from django_ray.readers.picture import Legacy, Oversized
 from django_ray.web import api
+from django_ray.web.endpoints import ENDPOINTS
 from tests import recording
 from tests.app import pictures, stored
 
@@ -481,7 +482,8 @@ def test_the_etag_changes_with_the_figures(row):
     def ask(**headers):
         request = RequestFactory().get("/", headers=headers)
         request.user = root
-        return api.summary(request, pictures.PUBLIC_ID)
+        summary = next(one for one in ENDPOINTS if one.name == "summary")
+        return api.view(summary)(request, pictures.PUBLIC_ID)
 
     first = ask()
     assert first.status_code == 200

@@ -197,7 +197,9 @@ def test_every_question_reads_each_table_through_its_own_index(conn, root):
                 elif table in OWN:
                     assert index == OWN[table], (name, statement)
                 assert bounded, (name, statement)
-            assert "progress_data" not in statement
+            # That there is a legacy snapshot may be asked, not what it holds.
+            asked = statement.replace("e.progress_data IS NOT NULL", "")
+            assert "progress_data" not in asked
 
 
 def test_the_list_is_read_in_the_order_of_an_index(root):

@@ -66,7 +66,7 @@ def test_a_reading_is_one_statement_that_selects_no_legacy_data():
         read()
     assert len(queries) == 1
     statement = queries[0]["sql"].lower()
-    asked = '"django_ray_execution"."progress_data" is not null'
+    asked = "e.progress_data is not null"
     assert "progress_data" not in statement.replace(asked, "")
     assert "octet_length" in statement
 
