@@ -187,7 +187,6 @@ def _parse_stages(ledger: Ledger, body: bytes) -> None:
         ledger.stages = decode_stages(body)
     except IntegrityFault:
         ledger.find("stages")
-        return
 
 
 def stages(ledger: Ledger, row: StageRow, said: Summary) -> None:

@@ -628,7 +628,7 @@ def test_settle_says_no_when_the_time_is_over(bench):
 
 
 def test_a_report_costs_the_same_however_much_is_held(bench):
-    """In units of what encoding it costs; `cluster run latency` has the times."""
+    """In units of what encoding it costs, with few records held and with many."""
 
     def cost(first):
         records = [state(ordinal) for ordinal in range(first, first + 2_000)]
