@@ -2,6 +2,8 @@
 .PHONY: demo test test-deep lock
 
 PYTHON_RUN = .venv/bin/python
+# A run is many processes: each would compile this repository anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo:
 	@.ci/environment

@@ -99,6 +99,8 @@ def _has_user(name: str) -> bool:
 
 def postgresql_of_this_process() -> str:
     """Return the URL of a server that ends with this process."""
+    if given := os.environ.get("DATABASE_URL"):
+        return given
     folder = Path(tempfile.mkdtemp(prefix="django-ray-pg-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     context = postgresql(folder / "data")

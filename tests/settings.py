@@ -18,4 +18,6 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "django_ray.urls"
 DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}
+# No password of a test is worth the second a slow hash takes.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}

@@ -44,7 +44,7 @@ def sum_all(
     )
 
 
-@ray.remote(num_cpus=0.25)
+@ray.remote(num_cpus=0.5)
 def recorded_step(seconds: float, *parents: float) -> float:
     """Take as long as the recorded task did, divided by the replay's speed."""
     time.sleep(seconds)

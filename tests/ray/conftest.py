@@ -41,6 +41,8 @@ def ray_cluster(collector_dsn) -> Iterator[Address]:
         database_url=url,
         settings_module=SETTINGS,
     )
+    # A worker that one test has started is there for the next: a start costs seconds.
+    environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"
     environment["PYTHONPATH"] = os.pathsep.join([ROOT, environment["PYTHONPATH"]])
     with LocalRay(num_cpus=2, environment=environment, dashboard=False) as address:
         with service.authenticated(address):

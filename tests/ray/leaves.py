@@ -156,6 +156,17 @@ def hold(item):
 
 
 @ray.remote(num_cpus=0.5)
+def pass_gate(path):
+    """Wait until the file is there."""
+    until = time.monotonic() + 60
+    while not os.path.exists(path):
+        if time.monotonic() > until:
+            raise TimeoutError("the gate stays shut")
+        threading.Event().wait(0.01)
+    return 1
+
+
+@ray.remote(num_cpus=0.5)
 def work_inside(number):
     """A leaf that runs graphs of its own."""
     return list(fan_out(double, range(number))), run(add.bind(double.bind(3), 1))

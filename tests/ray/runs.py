@@ -128,9 +128,9 @@ def coordinator(recorder, *, max_in_flight=WINDOW, told=None):
 
 
 @contextmanager
-def observed(*, max_in_flight=WINDOW, told=None):
+def observed(*, max_in_flight=WINDOW, told=None, recorder=None):
     """A current run that reports to a recorder; it is exact when it has ended well."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     made = coordinator(recorder, max_in_flight=max_in_flight, told=told)
     with activate(made):
         yield recorder

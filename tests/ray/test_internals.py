@@ -137,6 +137,7 @@ class Bounded:
         return -1 if isinstance(given, internals.Unread) else len(given)
 
 
+@pytest.mark.ray
 def test_an_argument_over_the_bound_reaches_the_method_unread(ray_cluster):
     actor = ray.remote(num_cpus=0)(Bounded).remote(1_000)
 

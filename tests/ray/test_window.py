@@ -22,6 +22,7 @@ from tests.ray.leaves import (
     fail_secret,
     fail_secret_thrice,
     hold,
+    pass_gate,
     wait_in_python,
     wait_stubbornly,
 )
@@ -32,28 +33,43 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 PATH = "tests.ray.leaves."
 
 
-def in_flight_at_most(seen):
-    flying, most = set(), 0
-    for said in seen.states:
-        flying ^= {said.ordinal}
-        most = max(most, len(flying))
-    return most
+class Gate(Recorder):
+    """Lets no leaf end before so many are in flight, and counts how many ever were."""
+
+    def __init__(self, path, number):
+        super().__init__()
+        self.most = 0
+        self._path = path
+        self._number = number
+        self._flying = set()
+
+    def state(self, state):
+        super().state(state)
+        self._flying ^= {state.ordinal}
+        self.most = max(self.most, len(self._flying))
+        if len(self._flying) == self._number:
+            self._path.touch()
 
 
 @pytest.mark.parametrize("window", [1, 2, 20])
-def test_the_window_bounds_what_is_in_flight(window):
-    with observed() as seen:
-        list(fan_out(double, range(40), max_in_flight=window))
-        run(add.bind(*(double.bind(n) for n in range(40))), max_in_flight=window)
+def test_the_window_bounds_what_is_in_flight(tmp_path, window):
+    path = tmp_path / "gate"
+    items = [str(path)] * (window + 2)
 
-    assert in_flight_at_most(seen) == window
+    with observed(recorder=Gate(path, window)) as seen:
+        list(fan_out(pass_gate, items, max_in_flight=window))
+        run(add.bind(*map(pass_gate.bind, items)), max_in_flight=window)
+
+    assert seen.most == window
 
 
-def test_the_runs_own_window_holds_where_none_is_given():
-    with observed(max_in_flight=3) as seen:
-        list(fan_out(double, range(10)))
+def test_the_runs_own_window_holds_where_none_is_given(tmp_path):
+    path = tmp_path / "gate"
 
-    assert in_flight_at_most(seen) == 3
+    with observed(max_in_flight=3, recorder=Gate(path, 3)) as seen:
+        list(fan_out(pass_gate, [str(path)] * 5))
+
+    assert seen.most == 3
 
 
 def test_a_slow_head_does_not_stall_the_window(tmp_path):
