@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,9 @@ class Host:
             return ENDED, ray.get(self._task)
         except RayError as exc:
             logger.warning("An outer task was lost: %s", exc)
-            return LOST, type(exc).__name__.encode()
+            # A cancellation may come as the task's own error, around Ray's.
+            told = exc.cause if isinstance(exc, RayTaskError) else exc
+            return LOST, type(told).__name__.encode()
 
     def cancel(self, *, force: bool) -> None:
         """Interrupt the outer task; what it submitted is its own to cancel.

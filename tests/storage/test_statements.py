@@ -83,9 +83,10 @@ def test_a_writing_statement_finds_each_row_by_its_key_whatever_the_tables_were(
     plan = "\n".join(line for (line,) in lines)
     assert "Seq Scan on django_ray" not in plan
     assert "Tid Scan on django_ray_node_detail d" in plan
+    # By either key, and through the index or a bitmap of it.
     assert re.search(
-        r"Index Scan using django_ray_node_detail_\w+ on django_ray_node_detail o .*\n"
-        r" *Index Cond: \(\(run_id = \S+\) AND \((ordinal|node_key) = i\.",
+        r"Index Cond: \(.*run_id = .*\((ordinal|node_key) = i\.|"
+        r"Index Cond: \(.*\((ordinal|node_key) = i\..*run_id = ",
         plan,
     ), plan
 
