@@ -64,7 +64,7 @@ def place(run: bytes, ordinal: int, try_: int) -> bytes:
 
 
 def decode_status(data: bytes) -> Status:
-    """Parse the status a leaf returned; what is out of bounds in it is left out."""
+    """Parse the status a leaf returned, without report and preview if either is over."""
     status = _status_decoder.decode(data)
     if status.report is None and status.preview is None:
         return status

@@ -27,8 +27,8 @@ from django_ray.protocol import summary
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
+    RETAINED,
     TERMINAL_EXECUTION_STATES,
-    DetailAvailability,
     ReportingPolicy,
 )
 from django_ray.readers import context
@@ -36,7 +36,6 @@ from django_ray.readers.context import run_of
 
 __all__ = ["Audit", "Finding", "audit", "run_ids", "runs_of"]
 
-RETAINED = (DetailAvailability.AVAILABLE, DetailAvailability.TRUNCATED)
 WINDOW = 200
 
 
@@ -143,9 +142,19 @@ def _audit_summary(ledger: Ledger, run: WorkflowRun) -> None:
         ledger.find("summary_corrupt")
         return
     if said.run != run_of(run):
-        ledger.find("summary_foreign")
+        if not _is_awaited(run, said):
+            ledger.find("summary_foreign")
         return
     _compare(ledger, run, said, said.terminal is not None and said.terminal.derived)
+
+
+def _is_awaited(run: WorkflowRun, said: Summary) -> bool:
+    """Claim that an earlier attempt's summary stands until this run publishes its first."""
+    return (
+        not run.summary_revision
+        and said.run.task_execution_pk == run.execution_id
+        and said.run.execution_generation < run.execution_generation
+    )
 
 
 def _compare(ledger: Ledger, run: WorkflowRun, said: Summary, derived: bool) -> None:
@@ -201,6 +210,8 @@ def _audit_end(ledger: Ledger, run: WorkflowRun) -> None:
     attempt = _attempts().filter(run_id=run.run_id).first()
     row = _executions().filter(pk=run.execution_id, run_id=run.run_id).first()
     if attempt is None:
+        if row is not None and row.state in TERMINAL_EXECUTION_STATES:
+            ledger.find("attempt_missing")
         return
     kept = attempt.terminal_summary
     if row is not None and row.state in TERMINAL_EXECUTION_STATES:

@@ -24,7 +24,7 @@ from django_ray.maintenance.candidates import Kind, Target
 
 DETAIL_ROWS = 1_000
 PAGES = 128
-"""How much one statement removes: milliseconds of work, a few MiB of pages at the most."""
+"""How much one statement removes: milliseconds of work, at most a whole topology of pages."""
 
 type Rest = Callable[[float], object]
 """Called between two steps with the seconds the last one took."""
@@ -106,7 +106,7 @@ WHERE p.run_id = %(run)s
 """
 
 FORGET_FAILURE: LiteralString = """
-DELETE FROM django_ray_cleanup_failure WHERE run_id = %(run)s
+DELETE FROM django_ray_cleanup_failure WHERE run_id = %(run)s AND kind = %(kind)s
 """
 
 
@@ -145,7 +145,7 @@ def remove(
     is added when the run is not due any more. Raises what the database raises: the step
     that failed is rolled back, and what earlier ones removed stays so.
     """
-    step = _Step(using, target, now)
+    step = _Step(kind, using, target, now)
     ended = False
     while not ended:
         began = time.perf_counter()
@@ -162,7 +162,7 @@ def preview(
     kind: Kind, using: str, target: Target, now: dt.datetime, most: int
 ) -> Removed:
     """Count what `remove` would remove, without a lock; an estimate while writers write."""
-    step = _Step(using, target, now)
+    step = _Step(kind, using, target, now)
     match kind:
         case Kind.expired_runs:
             return Removed(items=1, rows=target.rows, pages=step.count(COUNT_PAGES))
@@ -187,8 +187,9 @@ def bound(using: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Statements about one run, as of one moment."""
+    """Statements about one run that is due for one class, as of one moment."""
 
+    kind: Kind
     using: str
     target: Target
     now: dt.datetime
@@ -212,10 +213,11 @@ class _Step:
             (number,) = cursor.fetchone()
         return int(number)
 
-    def _parameters(self, most: int) -> dict[str, int | dt.datetime]:
+    def _parameters(self, most: int) -> dict[str, int | str | dt.datetime]:
         return {
             "execution": self.target.execution_pk,
             "run": self.target.run_pk,
+            "kind": self.kind,
             "before": candidates.stale_before(self.now),
             "most": most,
         }

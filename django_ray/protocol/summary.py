@@ -16,6 +16,7 @@ from django_ray.protocol import canonical, text, values
 from django_ray.protocol.frames import MAXIMUM_MILLISECONDS, Milliseconds, Number
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import (
+    RETAINED,
     DetailAvailability,
     ExecutionStrategy,
     NodeState,
@@ -251,10 +252,7 @@ def expiry(ended_ms: int, retention_days: int) -> int:
 
 
 def _unreported(detail: Detail) -> Detail:
-    if detail.availability not in (
-        DetailAvailability.AVAILABLE,
-        DetailAvailability.TRUNCATED,
-    ):
+    if detail.availability not in RETAINED:
         return detail
     reason = TruncationReason.terminal_state_unreported
     reasons = detail.reasons if reason in detail.reasons else (*detail.reasons, reason)

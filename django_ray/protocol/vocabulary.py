@@ -76,6 +76,10 @@ class DetailAvailability(StrEnum):
     CORRUPT = "CORRUPT"
 
 
+RETAINED = frozenset((DetailAvailability.AVAILABLE, DetailAvailability.TRUNCATED))
+"""What availability says where at least some detail is kept."""
+
+
 class TruncationReason(StrEnum):
     """Why retained detail is a subset; the summary names every one that applies."""
 

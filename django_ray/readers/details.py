@@ -7,6 +7,8 @@ run's: unchanged rows stay as they are while the epoch advances. ADR-0004.
 from dataclasses import dataclass
 from typing import LiteralString
 
+from msgspec import UnsetType
+
 from django_ray.errors import IntegrityFault
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
@@ -44,6 +46,21 @@ ORDER BY detail_revision DESC, ordinal LIMIT %(most)s
 """Rows come by ordinal: were equal revisions to go the other way, each row of a run that
 was published at once would displace all that were sorted before."""
 BY_KEY: LiteralString = f"{ROWS} AND node_key = %(key)s"
+
+
+def given[T](value: T | UnsetType) -> T | None:
+    """Return what a record says, None where it says nothing."""
+    return None if isinstance(value, UnsetType) else value
+
+
+def fault(detail: Detail) -> tuple[str, str]:
+    """Return a failed node's error class and text, in words where none is kept."""
+    error = detail.error
+    if isinstance(error, UnsetType):
+        return "", "no error reported"
+    if isinstance(error.omitted, str):
+        return error.kind, f"error not kept: {error.omitted}"
+    return error.kind, error.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,6 @@ causes are told with three nodes each, and what is left out of either is counted
 import uuid
 from collections.abc import Iterable
 
-from msgspec import UnsetType
-
 from django_ray.protocol import text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import Part
@@ -84,20 +82,10 @@ def group(rows: Iterable[NodeRow]) -> list[Cause]:
     """Return the causes of failed nodes, the largest first, then by first node."""
     found: dict[tuple[str, str], list[NodeRow]] = {}
     for row in rows:
-        kind, told = fault(row)
+        kind, told = details.fault(row.detail)
         found.setdefault((kind, causes.fold(told)), []).append(row)
     grouped = [_cause(kind, told, members) for (kind, told), members in found.items()]
     return sorted(grouped, key=lambda cause: -cause.nodes)
-
-
-def fault(row: NodeRow) -> tuple[str, str]:
-    """Return a failed node's error class and text, in words where none is kept."""
-    error = row.detail.error
-    if isinstance(error, UnsetType):
-        return "", "no error reported"
-    if isinstance(error.omitted, str):
-        return error.kind, f"error not kept: {error.omitted}"
-    return error.kind, error.text
 
 
 def _failures(detailed: Detailed) -> Failures:
@@ -117,8 +105,12 @@ def _failures(detailed: Detailed) -> Failures:
 
 
 def _cause(kind: str, told: str, members: list[NodeRow]) -> Cause:
-    ended = [at for row in members if (at := _set(row.detail.ended_ms)) is not None]
-    hosts = list(dict.fromkeys(h for row in members if (h := _set(row.detail.host))))
+    ended = [
+        at for row in members if (at := details.given(row.detail.ended_ms)) is not None
+    ]
+    hosts = list(
+        dict.fromkeys(h for row in members if (h := details.given(row.detail.host)))
+    )
     stages = list(dict.fromkeys(row.stage for row in members))
     newest = sorted(members, key=_ended, reverse=True)[:EXAMPLES]
     return Cause(
@@ -137,20 +129,16 @@ def _cause(kind: str, told: str, members: list[NodeRow]) -> Cause:
 
 def _example(row: NodeRow) -> FailedNode:
     return FailedNode(
-        ended_ms=_set(row.detail.ended_ms),
-        host=_set(row.detail.host),
+        ended_ms=details.given(row.detail.ended_ms),
+        host=details.given(row.detail.host),
         id=row.id,
         ordinal=row.ordinal,
         stage=row.stage,
-        started_ms=_set(row.detail.started_ms),
-        text=text.fit(fault(row)[1], V1.first_failure),
+        started_ms=details.given(row.detail.started_ms),
+        text=text.fit(details.fault(row.detail)[1], V1.first_failure),
         try_=row.detail.try_,
     )
 
 
 def _ended(row: NodeRow) -> int:
-    return _set(row.detail.ended_ms) or 0
-
-
-def _set[T: (int, str)](value: T | UnsetType) -> T | None:
-    return None if isinstance(value, UnsetType) else value
+    return details.given(row.detail.ended_ms) or 0

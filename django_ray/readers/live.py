@@ -9,7 +9,6 @@ import uuid
 from dataclasses import replace
 
 from django.db.models.functions import Right
-from msgspec import UnsetType
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.executions import TaskAttempt
@@ -18,6 +17,7 @@ from django_ray.protocol import records
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
+    RETAINED,
     TERMINAL_EXECUTION_STATES,
     DetailAvailability,
     NodeState,
@@ -83,10 +83,7 @@ def _but(reading: Reading, availability: str) -> Reading:
 
 
 def _has_detail(summary: Summary) -> bool:
-    return summary.detail.availability in (
-        DetailAvailability.AVAILABLE,
-        DetailAvailability.TRUNCATED,
-    )
+    return summary.detail.availability in RETAINED
 
 
 def _error(execution: Execution) -> str:
@@ -176,26 +173,18 @@ def _failure(row: Row, detail: records.Detail | None) -> Failure:
         return Failure(
             node_id=row.node_id, ended_ms=None, try_=None, kind="CORRUPT", text=""
         )
-    kind, text = _fault(detail.error)
+    kind, text = details.fault(detail)
     return Failure(
         node_id=row.node_id,
-        ended_ms=_set(detail.ended_ms),
+        ended_ms=details.given(detail.ended_ms),
         try_=detail.try_,
         kind=kind,
         text=text,
     )
 
 
-def _fault(error: records.Fault | UnsetType) -> tuple[str, str]:
-    if isinstance(error, UnsetType):
-        return "", "no error reported"
-    if isinstance(error.omitted, str):
-        return error.kind, f"error not kept: {error.omitted}"
-    return error.kind, error.text
-
-
 def _at_work(row: Row, detail: records.Detail) -> Running | None:
-    started = _set(detail.started_ms)
+    started = details.given(detail.started_ms)
     if started is None:
         return None
     return Running(
@@ -204,13 +193,9 @@ def _at_work(row: Row, detail: records.Detail) -> Running | None:
         started_ms=started,
         host=detail.host if isinstance(detail.host, str) else "",
         message=detail.message if isinstance(detail.message, str) else "",
-        current=_set(detail.current),
-        total=_set(detail.total),
+        current=details.given(detail.current),
+        total=details.given(detail.total),
     )
-
-
-def _set[T: (int, float)](value: T | UnsetType) -> T | None:
-    return None if isinstance(value, UnsetType) else value
 
 
 def _stage(stored: rollup.Stage) -> Stage:

@@ -104,15 +104,26 @@ class LegacyBody(Part, frozen=True, kw_only=True):
     state: LegacyState | None = None
 
 
+class SummaryQuery(Query, frozen=True, kw_only=True):
+    """Which attempt's summary; `legacy` also reads what an older writer left.
+
+    Such a snapshot may be of 64 MiB: it is not for polling. ADR-0004.
+    """
+
+    legacy: bool = False
+
+
 def summary(
-    public_id: uuid.UUID, viewer: Viewer, query: Query
+    public_id: uuid.UUID, viewer: Viewer, query: SummaryQuery
 ) -> Body | LegacyBody | None:
     """Return the summary of the current run, or of an attempt; None: not there, not his.
 
-    One statement, in no transaction; an earlier attempt takes one more, in a snapshot.
+    One statement, in no transaction; an earlier attempt takes one more, in a snapshot, and
+    so does an older writer's snapshot.
     """
     if query.attempt is None:
-        found = reader.read(public_id, viewer)
+        read = reader.read if query.legacy else reader.authorized
+        found = read(public_id, viewer)
         return None if found is None else body(found)
     with context.snapshot():
         found = reader.authorized(public_id, viewer)

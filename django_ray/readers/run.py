@@ -16,13 +16,11 @@ from msgspec import Meta
 from django_ray.errors import IntegrityFault
 from django_ray.identity import MAXIMUM_63, RunIdentity
 from django_ray.protocol.summary import Detail, Part, Summary
-from django_ray.protocol.vocabulary import DetailAvailability
+from django_ray.protocol.vocabulary import RETAINED, DetailAvailability
 from django_ray.readers import archive, context, summary
 from django_ray.readers.access import Viewer, key_of
 from django_ray.readers.context import Selected
 from django_ray.readers.picture import Execution, Reading
-
-READABLE = (DetailAvailability.AVAILABLE, DetailAvailability.TRUNCATED)
 
 Positive = Annotated[int, Meta(ge=1, le=MAXIMUM_63)]
 Count = Annotated[int, Meta(ge=0, le=MAXIMUM_63)]
@@ -151,7 +149,7 @@ def identity_of(execution: Execution) -> RunIdentity | None:
 def _choose(reading: Reading, viewer: Viewer) -> Chosen:
     availability: str = reading.availability
     said, detailed = reading.summary, None
-    if said is not None and availability in READABLE:
+    if said is not None and availability in RETAINED:
         selected = context.select(said, reading.read_at)
         if isinstance(selected, context.Expired):
             availability = DetailAvailability.EXPIRED

@@ -122,6 +122,9 @@ def _require_end(said: Summary, publication: Publication) -> None:
     if end is None:
         if said.state is not WorkflowState.RUNNING:
             raise _corrupt("The summary ends without saying how.")
+        ends = (said.ended_at_ms, said.expires_at_ms, publication.expires_at_ms)
+        if any(each is not None for each in ends):
+            raise _corrupt("The summary of a run that goes on has an end or an expiry.")
         return
     if end.derived or end.outcome is not said.state or said.ended_at_ms is None:
         raise _corrupt("The summary's end contradicts itself, or is the lifecycle's.")

@@ -61,8 +61,9 @@ def close(
     """Return the terminal summary that belongs into the row.
 
     From the `stored` one, or, where that does not parse or is another run's, from a blank
-    one under the run's own revision and retention. The expiry is never before the one that
-    stands; `standing` is None for a run never begun.
+    one under the run's own revision and retention; one that says this end already is
+    returned as it is. A derived expiry is never before the one that stands; `standing` is
+    None for a run never begun.
     """
     at_ms = milliseconds(now)
     last, fault = _last(stored, identity)

@@ -33,6 +33,10 @@ UNREAD = ("progress_data",)
 """What no transition needs: a legacy snapshot may be of 64 MiB."""
 
 
+IDENTITY = ("attempt_number", "execution_generation", "run_id")
+"""The columns that tell, with the key, which run owns a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """An execution under a worker's lease: who may end it, and of which run."""
@@ -113,6 +117,7 @@ def unwatched(owner: str, watched: Collection[int]) -> list[Held]:
         ExecutionLease.objects.select_related("execution")
         .filter(owner=owner, execution__state__in=ACTIVE)
         .exclude(execution_id__in=watched)
+        .only("lease_epoch", *(f"execution__{name}" for name in IDENTITY))
     )
     return [
         Held(identity_of(lease.execution), owner, lease.lease_epoch) for lease in leases

@@ -7,16 +7,19 @@ what is there is told by a reader. When the connection was away, everybody is ru
 """
 
 import asyncio
+import logging
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.db import InterfaceError, OperationalError, connection
 
 CHANNEL = "django_ray"
 WAIT_SECONDS = 1.0
 """How long the thread waits before it looks whether anybody still does."""
+
+logger = logging.getLogger(__name__)
 
 
 class Waiter:
@@ -38,7 +41,7 @@ class Waiter:
     def ring(self, revision: int | None) -> None:
         """Wake the waiter, from any thread."""
         # A loop that was closed has nobody left who waits on it.
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake, revision)
 
     def _wake(self, revision: int | None) -> None:
@@ -92,6 +95,13 @@ class Bell:
                     with connection.wrap_database_errors:
                         self._hear()
             except (OperationalError, InterfaceError):
+                pause.wait(WAIT_SECONDS)
+            except Exception:
+                # A server that has just failed over refuses LISTEN; without this thread
+                # nobody of this process would ever be rung again.
+                logger.exception(
+                    "Listening for publications failed; it is tried again."
+                )
                 pause.wait(WAIT_SECONDS)
             finally:
                 connection.close()

@@ -17,7 +17,7 @@ from django_ray.readers.failures import Failures
 from django_ray.readers.graph import Edge, GraphQuery, Node
 from django_ray.readers.nodes import FoundNode, NodeQuery, NodesQuery
 from django_ray.readers.page import Page
-from django_ray.readers.public import Body, LegacyBody
+from django_ray.readers.public import Body, LegacyBody, SummaryQuery
 from django_ray.readers.run import Query
 from django_ray.readers.runs import Runs, RunsQuery
 from django_ray.readers.stages import Stages
@@ -58,7 +58,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         name="summary",
         route=f"{RUN}summary",
-        query=Query,
+        query=SummaryQuery,
         answers=(Body, LegacyBody),
         read=services.summary,
         title="The summary of the current run, or of an attempt",

@@ -18,6 +18,7 @@ VERSION = "1"
 TEMPLATE = "#/components/schemas/{name}"
 
 EVERYWHERE: tuple[Code, ...] = ("parameter", "method", "quota", "unavailable")
+OF_A_CURSOR: tuple[Code, ...] = ("cursor",)
 OF_A_RUN: tuple[Code, ...] = ("absent",)
 OF_DETAIL: tuple[Code, ...] = ("expired", "missing", "corrupt")
 
@@ -105,6 +106,7 @@ def _operation(one: Endpoint[Any], answers: list[Json], query: Json) -> Json:
     said = answers[0] if len(answers) == 1 else {"anyOf": answers}
     codes = (
         *EVERYWHERE,
+        *(OF_A_CURSOR if "cursor" in query["properties"] else ()),
         *(OF_A_RUN if of_a_run else ()),
         *(OF_DETAIL if one.is_detail else ()),
     )
@@ -112,11 +114,13 @@ def _operation(one: Endpoint[Any], answers: list[Json], query: Json) -> Json:
         "200": _response("The answer", said, "application/json"),
         "304": {"description": "Unchanged since the ETag that was sent"},
     }
+    titles: dict[str, list[str]] = {}
     for code in codes:
-        meaning = PROBLEMS[code]
-        problem_said: Json = {"$ref": TEMPLATE.format(name="Problem")}
-        responses[str(meaning.status)] = _response(
-            meaning.title, problem_said, "application/problem+json"
+        titles.setdefault(str(PROBLEMS[code].status), []).append(PROBLEMS[code].title)
+    problem_said: Json = {"$ref": TEMPLATE.format(name="Problem")}
+    for status, said_by in titles.items():
+        responses[status] = _response(
+            " / ".join(said_by), problem_said, "application/problem+json"
         )
     return {
         "operationId": one.name,

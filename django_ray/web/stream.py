@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth import SESSION_KEY, get_user, get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.core.handlers.asgi import ASGIRequest
-from django.db import transaction
+from django.db import connections, transaction
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -82,7 +82,7 @@ async def rings(
     told: int | None = None
     with BELL.waiting(waiter):
         while True:
-            found = await _look(request, public_id)
+            found = await look(request, public_id)
             if found is None:
                 return
             # Even with nothing new there are bytes, so that a dead connection is noticed.
@@ -97,17 +97,23 @@ async def rings(
                 told = revision
 
 
-async def _look(request: HttpRequest, public_id: uuid.UUID) -> Reading | None:
+@sync_to_async
+def look(request: HttpRequest, public_id: uuid.UUID) -> Reading | None:
     """Return the summary if it may still be seen, and the database says so."""
     try:
-        viewer = await sync_to_async(_viewer_now)(request)
-        return await read(public_id, viewer)
+        return summary.authorized(public_id, _viewer_now(request))
     except StorageUnavailable:
         return None
+    finally:
+        # Otherwise every open page would hold a connection while it only waits.
+        connections.close_all()
 
 
 async def _rung(waiter: Waiter, until: float) -> int | None:
     """Return a revision that was rung; None when it is time to look again."""
+    if asyncio.get_running_loop().time() >= until:
+        # A run that publishes faster than its viewer reads rings without a pause.
+        return None
     try:
         async with asyncio.timeout_at(until):
             return await waiter.wait()

@@ -34,6 +34,18 @@ def end(conn, book, state="SUCCEEDED"):
     )
 
 
+def attempt(conn, book):
+    """Keep an ended execution's attempt as the lifecycle would."""
+    conn.execute(
+        "INSERT INTO django_ray_attempt (execution_id, attempt_number,"
+        " execution_generation, run_id, worker, state, claimed_at, error_class,"
+        " error_text, terminal_summary)"
+        " SELECT id, attempt_number, execution_generation, run_id, 'w', state,"
+        " now(), '', '', progress_summary FROM django_ray_execution WHERE id = %s",
+        (book.identity.task_execution_pk,),
+    )
+
+
 def age(conn, table, by=2 * HOUR):
     """Make all rows of a table so old at NOW."""
     conn.execute(f"UPDATE django_ray_{table} SET created_at = %s", (NOW - by,))

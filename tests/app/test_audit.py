@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ray.maintenance.audit import Finding, audit
 from django_ray.maintenance.ledger import FINDINGS
 from django_ray.management.commands.django_ray_audit_workflow_progress import TOLD
+from django_ray.models.progress import WorkflowRun
 from django_ray.progress import pages as pages_codec
 from django_ray.progress import stages as rollup_codec
 from django_ray.progress.delta import Publication
@@ -408,6 +409,26 @@ def test_a_retried_run_is_compared_with_its_attempts_summary(conn):
     assert codes(book) == {"summary_missing"}
 
 
+@pytest.mark.parametrize(("revision", "found"), [(0, set()), (1, {"summary_foreign"})])
+def test_an_earlier_summary_stands_until_the_next_run_publishes(conn, revision, found):
+    Book.loaded(conn, 3)
+    conn.execute(
+        "UPDATE django_ray_execution SET run_id = gen_random_uuid(),"
+        " attempt_number = attempt_number + 1,"
+        " execution_generation = execution_generation + 1"
+    )
+    conn.execute(
+        "INSERT INTO django_ray_run (run_id, execution_id, attempt_number,"
+        " execution_generation, writer_epoch, summary_revision, detail_revision,"
+        " topology_version, detail_rows, detail_bytes, retention_days, created_at)"
+        " SELECT run_id, id, attempt_number, execution_generation, 1, %s, 0, 0, 0, 0, 7,"
+        " now() FROM django_ray_execution",
+        (revision,),
+    )
+    run_id = WorkflowRun.objects.latest("pk").run_id
+    assert {finding.code for finding in audit(str(run_id)).findings} == found
+
+
 @pytest.mark.django_db(transaction=True)
 def test_an_audit_of_a_live_run_sees_one_commit(conn, book):
     queries = []
@@ -526,6 +547,10 @@ ENDS = {
     "copy state": (
         "UPDATE django_ray_attempt SET state = 'FAILED'",
         {"attempt_state"},
+    ),
+    "attempt gone": (
+        "DELETE FROM django_ray_attempt",
+        {"attempt_missing"},
     ),
     "no expiry": (
         "UPDATE django_ray_run SET expires_at = NULL",

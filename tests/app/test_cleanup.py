@@ -18,6 +18,7 @@ from tests.app.endings import (
     HOUR,
     NOW,
     age,
+    attempt,
     counted,
     end,
     ended,
@@ -141,6 +142,7 @@ def test_a_candidate_nobody_published_is_stale_after_an_hour(conn, past):
     book = Book.loaded(conn, 300)
     stage(conn, *book.args, helpers.candidate(2, 600))
     end(conn, book)
+    attempt(conn, book)
     age(conn, "manifest", HOUR + dt.timedelta(seconds=past))
     age(conn, "page", HOUR + dt.timedelta(seconds=past))
     before = counted(conn, "page")[0]

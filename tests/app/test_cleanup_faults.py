@@ -116,10 +116,28 @@ def test_a_success_forgets_the_failure_of_a_run_that_stays(conn):
     book = ended(conn, expires=NOW + DAY)
     orphan(conn, book.begun.run_pk)
     CleanupFailure.objects.create(
-        run_id=book.begun.run_pk, kind="k", failures=1, failed_at=NOW, diagnostic="x"
+        run_id=book.begun.run_pk,
+        kind=Kind.unreferenced_pages,
+        failures=1,
+        failed_at=NOW,
+        diagnostic="x",
     )
     assert sweep()[Kind.unreferenced_pages].removed.items == 1
     assert not CleanupFailure.objects.exists()
+
+
+def test_a_success_leaves_the_failure_of_another_class(conn):
+    book = ended(conn, expires=NOW + DAY)
+    orphan(conn, book.begun.run_pk)
+    CleanupFailure.objects.create(
+        run_id=book.begun.run_pk,
+        kind=Kind.expired_runs,
+        failures=1,
+        failed_at=NOW,
+        diagnostic="x",
+    )
+    assert sweep()[Kind.unreferenced_pages].removed.items == 1
+    assert CleanupFailure.objects.get().kind == Kind.expired_runs
 
 
 @pytest.mark.parametrize("fails", [DIAGNOSTICS - 1, DIAGNOSTICS, DIAGNOSTICS + 1])

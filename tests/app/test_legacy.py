@@ -18,6 +18,7 @@ from django_ray.readers import legacy, public
 from django_ray.readers import summary as reader
 from django_ray.readers.legacy import PART
 from django_ray.readers.picture import Legacy, Oversized
+from django_ray.readers.public import LegacyBody, SummaryQuery
 from django_ray.web import api
 from django_ray.web.endpoints import ENDPOINTS
 from tests import recording
@@ -389,6 +390,16 @@ def test_a_row_without_summary_is_read_from_its_snapshot(row):
     assert found.availability is DetailAvailability.NOT_REPORTED
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_snapshot_is_read_only_where_it_is_asked_for(row, legacy):
+    root = User.objects.create_superuser("root")
+    with CaptureQueriesContext(connection) as asked:
+        body = public.summary(row.public_id, root, SummaryQuery(legacy=legacy))
+    assert isinstance(body, LegacyBody) is legacy
+    assert body.detail.availability is DetailAvailability.NOT_REPORTED
+    assert any("convert_to" in one["sql"] for one in asked) is legacy
+
+
 def test_the_body_shows_aggregates_of_their_schema_and_nothing_else(row):
     body = json.loads(public.encode(read()))
     assert set(body) == {
@@ -480,7 +491,7 @@ def test_the_etag_changes_with_the_figures(row):
     root = User.objects.create_superuser("root")
 
     def ask(**headers):
-        request = RequestFactory().get("/", headers=headers)
+        request = RequestFactory().get("/?legacy=true", headers=headers)
         request.user = root
         summary = next(one for one in ENDPOINTS if one.name == "summary")
         return api.view(summary)(request, pictures.PUBLIC_ID)

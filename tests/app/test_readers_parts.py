@@ -12,6 +12,7 @@ from django_ray.protocol.vocabulary import (
 from django_ray.readers import causes
 from django_ray.readers.attempts import AttemptsQuery
 from django_ray.readers.failures import CAUSES, EXAMINED
+from django_ray.readers.public import SummaryQuery
 from django_ray.readers.run import Query, Unavailable
 from django_ray.readers.services import attempts, events, failures, stages, summary
 from tests.app import published
@@ -26,7 +27,8 @@ def run(conn):
 
 
 def ask(service, run, root, **asked):
-    return service(run.public_id, root, Query(**asked))
+    query = SummaryQuery if service is summary else Query
+    return service(run.public_id, root, query(**asked))
 
 
 def test_the_stages_add_up_to_the_summary(run, root):

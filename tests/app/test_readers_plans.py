@@ -20,6 +20,7 @@ from django_ray.readers.attempts import AttemptsQuery
 from django_ray.readers.changes import ChangesQuery
 from django_ray.readers.graph import GraphQuery
 from django_ray.readers.nodes import NodeQuery, NodesQuery
+from django_ray.readers.public import SummaryQuery
 from django_ray.readers.run import Query
 from django_ray.readers.runs import RunsQuery
 from tests.app import pictures, published
@@ -32,8 +33,8 @@ PAGE = "django_ray_page_digest"
 NODE = "1.layer0[part-000001]"
 
 QUESTIONS = {
-    "summary": (services.summary, Query()),
-    "summary of an attempt": (services.summary, Query(attempt=1)),
+    "summary": (services.summary, SummaryQuery()),
+    "summary of an attempt": (services.summary, SummaryQuery(attempt=1)),
     "attempts": (services.attempts, AttemptsQuery()),
     "nodes": (services.nodes, NodesQuery()),
     "nodes of a state": (services.nodes, NodesQuery(state=(NodeState.FAILED,))),

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
 from django_ray.models.progress import WorkflowRun
@@ -292,6 +293,18 @@ def test_claim_that_its_worker_never_saw_is_found_again():
     assert transitions.unwatched("worker", []) == [held]
     assert transitions.unwatched("worker", [held.identity.task_execution_pk]) == []
     assert transitions.unwatched("another", []) == []
+
+
+@pytest.mark.django_db
+def test_what_a_worker_never_saw_is_found_without_its_snapshot():
+    claimed()
+
+    with CaptureQueriesContext(connection) as asked:
+        transitions.unwatched("worker", [])
+
+    assert len(asked) == 1
+    assert "progress_data" not in asked[0]["sql"]
+    assert "arguments" not in asked[0]["sql"]
 
 
 FIELDS = summaries.Summary.__struct_fields__

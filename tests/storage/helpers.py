@@ -280,6 +280,18 @@ def compose(identity, after, topology, manifest_id, states):
     )
 
 
+def ended(expires_at_ms):
+    """Return what a summary says of a failed run, as its producer ends it."""
+    return {
+        "ended_at_ms": 2,
+        "expires_at_ms": expires_at_ms,
+        "state": WorkflowState.FAILED,
+        "terminal": summary.Terminal(
+            derived=False, outcome=WorkflowState.FAILED, reason=""
+        ),
+    }
+
+
 def resummarized(publication, **changes):
     """Return the publication with fields of its summary changed."""
     said = msgspec.structs.replace(summary.decode(publication.summary), **changes)

@@ -84,11 +84,12 @@ def test_the_last_revision_is_the_lifecycles_alone(conn, admin, revision, unaudi
         refused(conn, admin, book, publication)
 
 
-ENDED = {
-    "ended_at_ms": 2,
-    "expires_at_ms": 3,
-    "state": WorkflowState.FAILED,
-    "terminal": Terminal(derived=False, outcome=WorkflowState.FAILED, reason=""),
+ENDED = helpers.ended(3)
+GOES_ON = {
+    "ended_at_ms": None,
+    "expires_at_ms": None,
+    "state": WorkflowState.RUNNING,
+    "terminal": None,
 }
 
 
@@ -103,6 +104,10 @@ def test_an_end_that_is_whole_is_published_with_its_expiry(conn, admin):
     "changes",
     [
         {"terminal": None},
+        {"terminal": None, "state": WorkflowState.RUNNING},
+        {**GOES_ON, "ended_at_ms": 2},
+        {**GOES_ON, "expires_at_ms": 3},
+        GOES_ON,
         {"state": WorkflowState.RUNNING},
         {"state": WorkflowState.SUCCEEDED},
         {"ended_at_ms": None},
@@ -137,7 +142,10 @@ def alone(book, **extra):
 
 def test_a_summary_alone_becomes_visible_under_its_revision(conn, admin):
     book = Book.open(conn)
-    publication = alone(book, events=b"[]", expires_at_ms=5_000)
+    publication = helpers.resummarized(
+        alone(book, events=b"[]", expires_at_ms=5_000),
+        **helpers.ended(5_000),
+    )
     assert publish_summary(conn, *book.args, publication) == Published(0, 0)
     stored = admin.execute(
         "SELECT e.progress_summary, r.summary_revision, r.events, "
@@ -202,8 +210,9 @@ def test_a_summary_alone_never_detaches_published_detail(conn, admin):
 
 @pytest.mark.parametrize("state", ["CLAIMED", "SUCCEEDED", "RECONCILE"])
 def test_a_summary_alone_of_a_run_that_is_not_running_changes_nothing(
-    conn, admin, state
+    conn, admin, unaudited, state
 ):
+    unaudited.append("it ends without an attempt")
     book = Book.open(conn)
     admin.execute("UPDATE django_ray_execution SET state = %s", (state,))
     before = picture(admin)

@@ -30,6 +30,20 @@ def test_the_next_minute_begins_anew():
     assert quota.wait("a", now + 1) is None
 
 
+class Broken:
+    """A cache whose server is down."""
+
+    def add(self, *_arguments, **_words):
+        raise ConnectionError("password=hunter2")
+
+
+def test_a_cache_that_does_not_answer_refuses_nobody(monkeypatch, caplog):
+    monkeypatch.setattr(quota, "cache", Broken())
+    assert [quota.wait("a", 0) for _ in range(9)] == [None] * 9
+    assert "ConnectionError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 def test_an_asker_is_not_named_in_the_cache():
     quota.wait("somebody", 0)
     assert "somebody" not in str(cache._cache.keys())

@@ -47,6 +47,8 @@ def within(said):
         low, high = said.get("minimum", 0), said.get("maximum", 63)
         near = [edge for edge in EDGES if low <= edge <= high]
         return (st.sampled_from(near) | st.integers(low, high)).map(str)
+    if said["type"] == "boolean":
+        return st.sampled_from(["true", "false"])
     if said["type"] == "array":
         return st.lists(within(said["items"]), min_size=1, max_size=4)
     return st.sampled_from(["", "1.", "1.layer0[part-000001]", "default"]) | st.text(
@@ -150,6 +152,15 @@ def test_the_document_names_every_endpoint_and_nothing_internal():
     for operation in OPERATIONS.values():
         for parameter in operation["parameters"]:
             assert "null" not in json.dumps(parameter)
+
+
+def test_every_code_of_an_endpoint_is_told_under_its_status():
+    nodes = OPERATIONS["/runs/{public_id}/nodes"]["responses"]
+    for code in ("cursor", "parameter", "missing", "corrupt", "expired", "absent"):
+        told = nodes[str(PROBLEMS[code].status)]["description"]
+        assert PROBLEMS[code].title in told
+    summary = OPERATIONS["/runs/{public_id}/summary"]["responses"]
+    assert PROBLEMS["cursor"].title not in summary["400"]["description"]
 
 
 def test_every_schema_is_a_schema():

@@ -5,11 +5,11 @@ from contextlib import ExitStack, aclosing
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import InternalError, connection
 from django.test import AsyncClient, AsyncRequestFactory
 from django.urls import reverse
 
-from django_ray.web import stream
+from django_ray.web import bell, stream
 from django_ray.web.bell import BELL, Waiter
 from tests.app.published import Published
 
@@ -246,6 +246,53 @@ def test_a_process_listens_once_for_everybody_and_not_for_nobody(conn, root):
         assert await listeners() == []
 
     async_to_sync(scenario)()
+
+
+def test_a_stream_that_waits_holds_no_connection(run, root):
+    public_id = run.public_id
+
+    async def scenario():
+        asked = stream.rings(request_of(root), public_id, LONG, LONG)
+        async with aclosing(asked) as events:
+            assert await anext(events) == event(1)
+            assert await sync_to_async(lambda: connection.connection)() is None
+
+    async_to_sync(scenario)()
+
+
+def test_a_run_that_rings_without_a_pause_does_not_outlast_the_right(run):
+    async def scenario():
+        waiter = Waiter(run_id, "somebody")
+        waiter._wake(7)
+        over = asyncio.get_running_loop().time()
+        assert await stream._rung(waiter, over) is None
+        assert await stream._rung(waiter, over + LONG) == 7
+
+    run_id = run.public_id
+    async_to_sync(scenario)()
+
+
+def test_whatever_listening_raises_it_is_tried_again(run, root, monkeypatch, caplog):
+    public_id = run.public_id
+    hear, faults = BELL._hear, [InternalError("read-only")]
+
+    def fail_once():
+        if faults:
+            raise faults.pop()
+        hear()
+
+    monkeypatch.setattr(BELL, "_hear", fail_once)
+    monkeypatch.setattr(bell, "WAIT_SECONDS", SHORT)
+
+    async def scenario():
+        asked = stream.rings(request_of(root), public_id, LONG, LONG)
+        async with aclosing(asked) as events:
+            await anext(events)
+            await publish(run, 0)
+            await until(events, event(2))
+
+    async_to_sync(scenario)()
+    assert "Listening for publications failed" in caplog.text
 
 
 def test_a_lost_connection_is_made_good(run, root):
