@@ -6,18 +6,24 @@ while a frame is parsed, rows are encoded or anything is stored. Contract 4.4 to
 
 A mark is committed only by a publication that held nothing back: a node that waits for its
 topology is not in PostgreSQL, so its producer must keep it although counters went on.
+
+A collector whose run another has written before starts over from what that one stored, as
+soon as it is read back: what it was told until then is told again. Contract 4.6.
 """
 
 import logging
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from django_ray.errors import LimitExceeded, ProtocolError
 from django_ray.progress.delta import Delta
-from django_ray.progress.ledger import Ledger, Marks
+from django_ray.progress.ledger import Ledger, Mark, Marks
 from django_ray.progress.model import Model
 from django_ray.progress.pace import Pace
+from django_ray.progress.standing import Standing
 from django_ray.protocol import frames
 from django_ray.protocol.frames import Acknowledgement, Frame, ProducerKind, Status
 from django_ray.protocol.limits import V1
@@ -88,6 +94,20 @@ class Collector:
         with self._lock:
             self._epoch = writer_epoch
 
+    def resume(self, standing: Standing, writer_epoch: int, now_ms: int) -> None:
+        """Go on, under this epoch, from what another collector of the run has stored."""
+        model, ledger = Model(self.settings), Ledger(self.settings.limits)
+        model.resume(standing)
+        left = standing.bequest
+        mark = None
+        if left is not None and left.producer:
+            mark = Mark(bytes.fromhex(left.producer), left.applied)
+        ledger.resume(mark, now_ms)
+        with self._lock:
+            self._model, self._ledger = model, ledger
+            self._held = True
+            self._epoch = writer_epoch
+
     def fence(self, reason: str) -> None:
         """Answer FENCED from now on: this run is no longer this collector's."""
         with self._lock:
@@ -104,7 +124,7 @@ class Collector:
             marks = self._ledger.marks()
             delta = self._model.take(now_ms)
             if delta is not None:
-                return Taken(delta, marks)
+                return Taken(_marked(delta, self._ledger.coordinator), marks)
             if self._model.is_over or not (self._held or self._is_terminal_only):
                 self._ledger.commit(marks)
         return None
@@ -193,7 +213,7 @@ class Collector:
         self._count("frames")
         if frame.kind is ProducerKind.coordinator:
             self._heard_ms = now_ms
-        status = self._ledger.judge(frame, self._epoch)
+        status = self._ledger.judge(frame, self._epoch, now_ms)
         unknown: list[bytes] = []
         reason = ""
         if status is not Status.OK:
@@ -224,11 +244,17 @@ class Collector:
     def _apply(self, frame: Frame, now_ms: int) -> list[bytes]:
         """Apply the records; return the Ray tasks that no node is known for yet."""
         unknown = []
+        early = self._model.tallies["early"]
         for record in frame.records:
             target = self._model.apply(record, now_ms)
             if target is not None:
                 unknown.append(target)
         self._ledger.applied(frame)
+        if self._model.tallies["early"] > early:
+            # In no row yet, and kept in this process alone.
+            self._ledger.hold(frame.producer)
+        elif self._model.is_over or not self._model.has_early:
+            self._ledger.release()
         return unknown
 
     def _refusal(self, status: Status, reason: str) -> Acknowledgement:
@@ -250,3 +276,13 @@ class Collector:
     def _count(self, key: str) -> None:
         known = key in self._tallies or len(self._tallies) < REASONS
         self._tallies[key if known else "other"] += 1
+
+
+def _marked(delta: Delta, mark: Mark | None) -> Delta:
+    """Let a delta say up to which frame of the coordinator all is in it."""
+    if mark is None:
+        return delta
+    left = msgspec.structs.replace(
+        delta.bequest, producer=mark.producer.hex(), applied=mark.applied
+    )
+    return replace(delta, bequest=left)

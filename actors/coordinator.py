@@ -29,6 +29,7 @@ from actors.internals import Body, Options
 from django_ray.errors import ConfigurationError, GraphRefused
 from django_ray.progress.counters import Counters
 from django_ray.progress.graph import Graph
+from django_ray.progress.growth import Declared
 from django_ray.progress.stages import Stages
 from django_ray.protocol import frames
 from django_ray.protocol.limits import V1
@@ -125,6 +126,7 @@ class Coordinator:
         self._lock = threading.RLock()
         self._calls = 0
         self._graph = Graph(limits)
+        self._declared = Declared()
         self._counters = Counters()
         self._stages = Stages(limits)
         self._functions: dict[int, list[Function]] = {}
@@ -140,7 +142,9 @@ class Coordinator:
     def declare(self, call: int, number: int) -> None:
         """Say how many nodes a call will register."""
         if self._producer is not None:
-            self._producer.declare(call, number)
+            with self._lock:
+                self._declared.add(call, number)
+                self._producer.declare(call, number)
 
     def register(
         self, node_id: str, label: str, stage: str, dependencies: Iterable[int]
@@ -272,9 +276,11 @@ class Coordinator:
         self.stopped = True
 
     def resync(self) -> Iterator[frames.Record]:
-        """Yield state and stage of every node, for a collector that has restarted."""
+        """Yield what a restarted collector is to know of all calls and all nodes."""
         with self._lock:
+            calls = tuple(self._declared.calls())
             chunks = tuple(self._counters.chunks(self._limits.frame_cut // 4))
+        yield from (frames.Declare(*call) for call in calls)
         yield from chunks
 
     def end(self, outcome: Outcome, error: BaseException | None) -> bool:

@@ -6,6 +6,10 @@ An entry is queued until a frame carries it, then kept under that frame's number
 collector has committed it; a newer value makes it void at once, and void entries are swept
 out when they are more than the live ones. An end that is not a success outlives the later
 try that takes its slot: no failure is coalesced away.
+
+An entry also knows since which frame it may be applied, whatever became of that frame's
+answer. A collector that asks for a resync says up to which frame it has, or has read back,
+what was applied: that is sent again as such, so that nothing is counted twice.
 """
 
 import threading
@@ -22,9 +26,12 @@ Key = int | bytes | tuple[str, int]
 
 
 class Entry:
-    """One encoded record: void without `data`, queued while `number` is 0."""
+    """One encoded record: void without `data`, queued while `number` is 0.
 
-    __slots__ = ("data", "key", "lasting", "number", "rank")
+    `since` is the first frame that carried it and is not known to be lost, 0 without one.
+    """
+
+    __slots__ = ("data", "key", "lasting", "number", "rank", "since")
 
     def __init__(self, data: bytes, key: Key | None, rank: int, lasting: bool) -> None:
         self.data: bytes | None = data
@@ -32,6 +39,7 @@ class Entry:
         self.rank = rank
         self.lasting = lasting
         self.number = 0
+        self.since = 0
 
 
 class Kept:
@@ -90,6 +98,7 @@ class Kept:
                 if not held.number and not held.lasting and held.data is not None:
                     self.queued_bytes += len(data) - len(held.data)
                     held.data, held.rank, held.lasting = data, rank, lasting
+                    held.since = 0
                     return True
             entry = Entry(data, key, rank, lasting)
             self._append(entry)
@@ -118,6 +127,7 @@ class Kept:
                     if size < 0 and taken:
                         break
                     entry.number = number
+                    entry.since = entry.since or number
                     self.queued_bytes -= len(entry.data)
                     taken.append(entry)
                     bodies.append(entry.data)
@@ -168,22 +178,39 @@ class Kept:
                 self._slots[key] = entry
                 self._annul(held)
 
-    def restart(self, first: Iterable[bytes]) -> None:
-        """Queue all that is not committed again, `first` in front of it.
+    def restart(
+        self, applied: int, first: Iterable[bytes], news: bytes, last: bytes
+    ) -> None:
+        """Queue all that is not committed again, for a collector that asks for it.
 
-        What an earlier restart put in front is void: these are newer.
+        `first`, what frames up to `applied` carried, `news`, the rest, `last`. What an
+        earlier restart put in is void: these are newer.
         """
         with self._lock:
             for entry in self._restored:
                 self._annul(entry)
-            self.requeue(0)
-            self._restored = [Entry(data, None, 0, False) for data in first]
-            for entry in reversed(self._restored):
-                self._queue.appendleft(entry)
-                self.queued_bytes += len(entry.data or b"")
+            self.forget(applied)
+            told = [entry for entry in self._queue if entry.since]
+            rest = [entry for entry in self._queue if not entry.since]
+            ahead, mark = self._made(first), self._made([news])
+            end = self._made([last])
+            self._queue = deque([*ahead, *told, *mark, *rest, *end])
+            self._restored = [*ahead, *mark, *end]
             self._live += len(self._restored)
-            if self._restored:
-                self.settled.clear()
+            self.settled.clear()
+
+    def forget(self, applied: int) -> None:
+        """Queue all that is not committed again: no frame past `applied` was applied."""
+        with self._lock:
+            self.requeue(0)
+            for entry in self._queue:
+                if entry.since > applied:
+                    entry.since = 0
+
+    def _made(self, records: Iterable[bytes]) -> list[Entry]:
+        made = [Entry(data, None, 0, False) for data in records]
+        self.queued_bytes += sum(len(entry.data or b"") for entry in made)
+        return made
 
     def close(self) -> None:
         """Forget everything and keep nothing from now on."""

@@ -3,9 +3,11 @@
 Contract 4.4 to 4.6. Records may be repeated, frames are not: when a call fails, all that is
 not committed goes into new frames, in order. Whether its frame was applied cannot be known,
 nor whether a later one was accepted behind a RESYNC that got lost; so no mark is believed
-past a frame that is not answered. RESYNC does the same, with the records of the
-coordinator's callback in front. A refused frame is halved until the one record that does
-not pass is found, given up and counted.
+past a frame that is not answered. RESYNC does the same, and a coordinator tells the whole
+of its run with it: its callback's records in front, two marks between and behind. A
+collector that has not read back yet what the one before it stored asks to wait instead. A
+refused frame is halved until the one record that does not pass is found, given up and
+counted. A collector that another has replaced is left for that one.
 """
 
 import logging
@@ -20,7 +22,7 @@ from actors.clock import backoff_ms
 from actors.kept import Kept
 from django_ray.errors import ProtocolError
 from django_ray.protocol import frames
-from django_ray.protocol.frames import ProducerKind, Status
+from django_ray.protocol.frames import Acknowledgement, ProducerKind, Status
 from django_ray.protocol.limits import Limits
 
 COORDINATOR_INTERVAL_MS = 50
@@ -37,8 +39,17 @@ PATIENCE_MS = 60_000
 HEADER = 128
 """Bytes of a frame left for everything but its records."""
 
+BACK_MS = 1_000
+"""A coordinator's longest pause: its collector is to be back within seconds."""
+
 REFUSALS = 16
 """Refusals in a row that end the conversation; halving 1,024 records takes eleven."""
+
+REPLACED = "writer_epoch"
+"""Why a collector is fenced off that another one of the same run has replaced."""
+
+_NEWS = frames.encode(frames.NEWS)
+_RESENT = frames.encode(frames.RESENT)
 
 logger = logging.getLogger(__name__)
 
@@ -218,24 +229,36 @@ class Link:
         if answer is None:
             self._fail(now_ms)
             return
-        self._failures = 0
-        self._failing_ms = None
+        replaced, opening = _is_replaced(answer), _is_opening(answer)
+        if not replaced:
+            self._failing_ms = None
+        if not replaced and not opening:
+            self._failures = 0
         self._epoch = answer.writer_epoch
         self.interval_ms = max(answer.interval_ms, INTERVAL_LEAST_MS)
         for target in answer.unknown:
             self._kept.repeat(target)
         open_ = (other.number - 1 for other in self._flights.values())
         self._kept.commit(min(answer.committed, self._number, *open_))
+        if answer.status is Status.OK:
+            self._resyncs = self._refusals = 0
+            self._begins = self._begins and flight.number <= self._since
+            self._records = min(2 * self._records, self._limits.frame_records)
+        elif replaced:
+            self._fail(now_ms)
+        elif opening:
+            self._delay(now_ms)
+        else:
+            self._heed(flight, answer, now_ms)
+
+    def _heed(self, flight: Flight, answer: Acknowledgement, now_ms: int) -> None:
+        """Do what a collector says that did not take a frame."""
         match answer.status:
-            case Status.OK:
-                self._resyncs = self._refusals = 0
-                self._begins = self._begins and flight.number <= self._since
-                self._records = min(2 * self._records, self._limits.frame_records)
             case Status.RESYNC:
-                self._restart(flight, now_ms)
+                self._restart(flight, answer.applied, now_ms)
             case Status.REFUSED:
                 self._refuse(flight, answer.reason)
-            case Status.FENCED | Status.NOT_ADMITTED:
+            case _:
                 self._hush(answer.status.lower())
 
     def _lose(self) -> None:
@@ -258,11 +281,19 @@ class Link:
         if self._is_past_patience(now_ms):
             self._lose()
             return
+        self._delay(now_ms)
+
+    def _delay(self, now_ms: int) -> None:
+        """Let all that is not committed wait for a collector that takes it."""
         self._kept.requeue(0)
         self._begin()
         if self._hold is None:
             self._failures += 1
-            self._hold = (now_ms, backoff_ms(self._failures))
+            self._hold = (now_ms, self._pause_ms(self._failures))
+
+    def _pause_ms(self, failures: int) -> int:
+        pause = backoff_ms(failures)
+        return pause if self._kind is ProducerKind.worker else min(pause, BACK_MS)
 
     def _is_past_patience(self, now_ms: int) -> bool:
         """Note a failed call; claim that a worker's have failed for too long.
@@ -274,23 +305,29 @@ class Link:
             since = self._failing_ms = now_ms
         return self._kind is ProducerKind.worker and now_ms - since >= PATIENCE_MS
 
-    def _restart(self, flight: Flight, now_ms: int) -> None:
+    def _restart(self, flight: Flight, applied: int, now_ms: int) -> None:
         """Make all that is not committed new; once for the frames of one window."""
         if flight.number <= self._floor:
             return
-        try:
-            first = list(self._resync())
-        except Exception:
-            logger.exception("The coordinator's resync failed; latest values are sent.")
-            first = []
-        self._kept.restart(first)
+        if self._kind is ProducerKind.coordinator:
+            self._tell_all(applied)
+        else:
+            self._kept.forget(applied)
         self._begin()
         self._floor = self._number
         self._tallies["resyncs"] += 1
         self._resyncs += 1
         self._hold = (
-            (now_ms, backoff_ms(self._resyncs - 1)) if self._resyncs > 1 else None
+            (now_ms, self._pause_ms(self._resyncs - 1)) if self._resyncs > 1 else None
         )
+
+    def _tell_all(self, applied: int) -> None:
+        try:
+            first = list(self._resync())
+        except Exception:
+            logger.exception("The coordinator's resync failed; latest values are sent.")
+            first = []
+        self._kept.restart(applied, first, _NEWS, _RESENT)
 
     def _refuse(self, flight: Flight, reason: str) -> None:
         """Narrow a refused frame down to the record that is at fault."""
@@ -313,7 +350,15 @@ class Link:
         self._since = self._number
 
 
-def _parse(data: bytes | None) -> frames.Acknowledgement | None:
+def _is_replaced(answer: Acknowledgement) -> bool:
+    return answer.status is Status.FENCED and answer.reason == REPLACED
+
+
+def _is_opening(answer: Acknowledgement) -> bool:
+    return answer.status is Status.RESYNC and not answer.writer_epoch
+
+
+def _parse(data: bytes | None) -> Acknowledgement | None:
     if data is None:
         return None
     try:

@@ -151,6 +151,11 @@ class Producer:
         return self._link.gone
 
     @property
+    def has_uncommitted(self) -> bool:
+        """Claim that a frame was sent whose commit is not known."""
+        return self._kept.uncommitted
+
+    @property
     def backlog(self) -> int:
         """Count the records not known committed, so that a caller may pace itself."""
         return len(self._kept)

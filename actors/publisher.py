@@ -2,7 +2,9 @@
 
 One thread beside the collector's. It takes what changed under the collector's lock, and
 stages, composes and stores it without. Whatever storage says, it goes on: a publication
-that failed is taken back and tried again after a pause. It ends in three ways: told to
+that failed is taken back and tried again after a pause. A run that another collector has
+written is read back first, and published again once its coordinator has told it whole. It
+ends in three ways: told to
 stop, left alone by its coordinator after publishing what there was, or fenced off: then it
 writes nothing more and stays until its producers have had the time to hear so.
 """
@@ -20,6 +22,7 @@ from django_ray.progress.delta import Fenced, Moved, Outcome, Publication, Publi
 from django_ray.progress.draft import Draft
 from django_ray.progress.pace import Share
 from django_ray.progress.pages import Candidate
+from django_ray.progress.standing import Standing
 from django_ray.storage.load import Begun
 from django_ray.storage.stage import Staged
 
@@ -34,10 +37,28 @@ CHARGED_MS = 1_000
 """What a publication costs its share at most: a lock that was waited for is no work, and
 would silence the page for nine times as long."""
 
+FIRST_EPOCH = 1
+"""The writer epoch of a run that nobody has written before."""
+
 LOG_MS = 60_000
 STOP_S = 10.0
 
 logger = logging.getLogger(__name__)
+
+
+STEPS = (
+    "begun",
+    "loaded",
+    "resumed",
+    "taken",
+    "drafted",
+    "staged",
+    "composed",
+    "published",
+    "drafted_next",
+    "settled",
+)
+"""What an observer is told after each step of opening a run and of a publication."""
 
 
 class Storage(Protocol):
@@ -45,6 +66,9 @@ class Storage(Protocol):
 
     def begin(self) -> Begun | Fenced:
         """Open the run under a new writer epoch."""
+
+    def load(self) -> Standing:
+        """Read back what earlier writers of the run have published."""
 
     def stage(self, candidate: Candidate) -> Staged | Fenced | Moved:
         """Store a candidate topology that no reader sees yet."""
@@ -79,6 +103,7 @@ class Publisher:
         silence_ms: int,
         after_commit: Callable[[Publication], None] | None,
         leave: Callable[[], None],
+        observe: Callable[[str], None] | None,
     ) -> None:
         self.finished = threading.Event()
         self.tallies: Counter[str] = Counter()
@@ -89,7 +114,9 @@ class Publisher:
         self._silence_ms = silence_ms
         self._after_commit = after_commit
         self._leave = leave
+        self._observe = observe
         self._draft = Draft(collector.settings)
+        self._begun: Begun | None = None
         self._is_open = False
         self._failures = 0
         self._retry_ms = 0
@@ -160,14 +187,30 @@ class Publisher:
         return None if silence >= self._silence_ms else Rest(WATCH_MS, watch=True)
 
     def _open(self) -> Rest:
-        begun = self._storage.begin()
-        if isinstance(begun, Fenced):
-            return self._fence(begun)
-        self._draft.opened(begun.revisions)
-        self._collector.opened(begun.writer_epoch)
+        if self._begun is None:
+            begun = self._storage.begin()
+            if isinstance(begun, Fenced):
+                return self._fence(begun)
+            self._begun = begun
+            self._passed("begun")
+        epoch, draft = self._begun.writer_epoch, Draft(self._collector.settings)
+        draft.opened(self._begun.revisions)
+        if epoch == FIRST_EPOCH:
+            self._collector.opened(epoch)
+        else:
+            standing = self._storage.load()
+            self._passed("loaded")
+            draft.resume(standing)
+            self._collector.resume(standing, epoch, self._clock())
+            self._passed("resumed")
+        self._draft = draft
         self._is_open = True
         self._failures = 0
         return Rest(0)
+
+    def _passed(self, step: str) -> None:
+        if self._observe is not None:
+            self._observe(step)
 
     def _publish(self, taken: Taken) -> Rest:
         """Write what was taken, or give it back whatever happens."""
@@ -190,23 +233,30 @@ class Publisher:
             self._failures = 0
             return self._pause("moved", None)
         self._draft.committed(outcome)
+        self._passed("drafted_next")
         self._collector.settle(taken)
+        self._passed("settled")
         self._committed(outcome)
         return Rest(0)
 
     def _write(self, taken: Taken) -> Publication | Fenced | Moved:
         """Stage, compose and store; return the publication once it is committed."""
         manifest_id: int | None = None
+        self._passed("taken")
         candidate = self._draft.candidate(taken.delta)
+        self._passed("drafted")
         if candidate is not None:
             staged = self._storage.stage(candidate)
             if not isinstance(staged, Staged):
                 return staged
             manifest_id = staged.manifest_id
+            self._passed("staged")
         publication = self._draft.publication(
             taken.delta, manifest_id, taken.delta.taken_ms
         )
+        self._passed("composed")
         outcome = self._storage.publish(publication)
+        self._passed("published")
         return publication if isinstance(outcome, Published) else outcome
 
     def _committed(self, publication: Publication) -> None:

@@ -35,6 +35,9 @@ SETUP_HOOK = "django_ray.process.set_up"
 PROCESS = "DJANGO_RAY_PROCESS"
 OUTER_NAME = "django_ray.outer"
 PUBLICATION_SHARE = 0.1
+RESTARTS = -1
+"""A collector is made again as often as it dies; only its own leave ends it."""
+
 Status = dict[str, int | str]
 """What a collector says of itself: counts by reason, and which process it is."""
 
@@ -77,6 +80,7 @@ class _Options(TypedDict):
     lifetime: Literal["detached"]
     num_cpus: int
     max_restarts: int
+    max_task_retries: int
     max_concurrency: int
     runtime_env: dict[str, dict[str, str]]
 
@@ -143,7 +147,11 @@ class HostHandle:
 def start_host(identity: RunIdentity, *, entry: str, payload: bytes) -> HostHandle:
     """Start a run's host, which runs the dotted path `entry` on `payload` at once."""
     name = ActorName("host", identity.run_id, identity.execution_generation)
-    host = ray.remote(HostActor).options(**_detached(name)).remote(entry, payload)
+    host = (
+        ray.remote(HostActor)
+        .options(**_detached(name, max_restarts=0))
+        .remote(entry, payload)
+    )
     return HostHandle(cast("ActorHandle[HostActor]", host))
 
 
@@ -158,9 +166,11 @@ def find_host(run_id: str, generation: int) -> HostHandle | None:
 class CollectorActor:
     """A run's collector and its publisher's thread, made remote.
 
-    The constructor does not reach for PostgreSQL, so frames are answered at once. Its
-    publisher ends it through its own handle, and it leaves by Ray's `exit_actor`: after
-    a process exit Ray would say that it died.
+    The constructor does not reach for PostgreSQL, so frames are answered at once. It is
+    the recovery too: Ray makes the actor again, on whatever node, when its process or its
+    node dies, with the same settings, and its first transaction tells whether there is
+    something to go on with. Its publisher ends it through its own handle, and it leaves by
+    Ray's `exit_actor`: after any other exit Ray would make it again, for ever.
     """
 
     def __init__(self, settings: bytes) -> None:
@@ -183,6 +193,7 @@ class CollectorActor:
             silence_ms=SILENCE_MS,
             after_commit=None,
             leave=lambda: me.leave.remote(),
+            observe=None,
         )
         self._publisher.start()
 
@@ -265,7 +276,10 @@ def start_collector(settings: RunSettings) -> RayCollectorHandle:
     name = ActorName("collector", identity.run_id, identity.execution_generation)
     collector = (
         ray.remote(CollectorActor)
-        .options(**_detached(name), max_pending_calls=V1.pending_calls)
+        .options(
+            **_detached(name, max_restarts=RESTARTS),
+            max_pending_calls=V1.pending_calls,
+        )
         .remote(plan.encode_settings(settings))
     )
     return RayCollectorHandle(cast("ActorHandle[CollectorActor]", collector))
@@ -296,13 +310,15 @@ def kill(name: ActorName) -> bool:
     return True
 
 
-def _detached(name: ActorName) -> "_Options":
+def _detached(name: ActorName, *, max_restarts: int) -> "_Options":
     return {
         "name": str(name),
         "namespace": NAMESPACE,
         "lifetime": "detached",
         "num_cpus": 0,
-        "max_restarts": 0,
+        "max_restarts": max_restarts,
+        # A call that Ray made again would be a frame that arrives twice, and out of order.
+        "max_task_retries": 0,
         "max_concurrency": 1,
         "runtime_env": {"env_vars": {PROCESS: "actor"}},
     }

@@ -2,7 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Published
@@ -10,6 +11,7 @@ from django_ray.progress.draft import Draft
 from django_ray.progress.graph import Graph
 from django_ray.progress.model import Model
 from django_ray.protocol import frames
+from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import (
@@ -19,6 +21,9 @@ from django_ray.protocol.vocabulary import (
 )
 from django_ray.storage import load, publish, stage
 from django_ray.storage.pool import Connection
+
+if TYPE_CHECKING:
+    from actors.producer import Producer
 
 
 def now_ms() -> int:
@@ -76,6 +81,27 @@ def settings(
         retention_days=7,
         limits=limits,
     )
+
+
+def coordinator_of(
+    told: RunSettings, resync: Callable[[], Iterable[frames.Record]]
+) -> "Producer":
+    """Start a run's collector, and a producer for the coordinator in this process."""
+    from actors import clock, remote
+    from actors.producer import Producer
+
+    producer = Producer(
+        run_id=told.identity.run_id,
+        generation=told.identity.execution_generation,
+        kind=ProducerKind.coordinator,
+        producer=uuid.uuid4().bytes,
+        handle=remote.start_collector(told),
+        limits=told.limits,
+        clock=clock.steady(),
+        resync=resync,
+    )
+    producer.start()
+    return producer
 
 
 class Mind:

@@ -18,8 +18,9 @@ from django_ray.progress.delta import (
     Published,
     Revisions,
 )
-from django_ray.progress.ledger import Ledger
+from django_ray.progress.ledger import Ledger, Mark
 from django_ray.progress.pages import Candidate
+from django_ray.progress.standing import Standing
 from django_ray.protocol import frames, records, summary
 from django_ray.protocol.frames import Status
 from django_ray.protocol.limits import V1, Limits
@@ -89,6 +90,7 @@ class FakeCollector:
         self.epoch = 1
         self.interval_ms = 50
         self.status: Status | None = None
+        self.reason = ""
         self.refused: Callable[[frames.Record], bool] | None = None
         self.unknown: tuple[bytes, ...] = ()
         self.frames: list[frames.Frame] = []
@@ -99,10 +101,12 @@ class FakeCollector:
         """Confirm all that is applied."""
         self._ledger.commit(self._ledger.marks())
 
-    def restart(self) -> None:
-        """Forget every producer, under the next writer epoch."""
+    def restart(self, coordinator: Mark | None = None) -> None:
+        """Forget every producer, under the next writer epoch; but for a stored mark."""
         self.epoch += 1
         self._ledger = Ledger(V1)
+        if coordinator is not None:
+            self._ledger.resume(coordinator, START_MS)
 
     def ingest(self, data: bytes) -> bytes:
         """Judge, apply and answer one frame."""
@@ -116,7 +120,7 @@ class FakeCollector:
                 self.epoch,
                 *self._ledger.numbers(frame.producer),
                 self.interval_ms,
-                "",
+                self.reason,
                 self.unknown if status is Status.OK else (),
             )
         )
@@ -124,7 +128,7 @@ class FakeCollector:
     def _judge(self, frame: frames.Frame) -> Status:
         if self.refused is not None and any(map(self.refused, frame.records)):
             return Status.REFUSED
-        status = self._ledger.judge(frame, self.epoch)
+        status = self._ledger.judge(frame, self.epoch, START_MS)
         if self.status is not None:
             return self.status
         if status is Status.OK and not self._ledger.is_duplicate(frame):
@@ -222,6 +226,11 @@ class FakeStore:
             bytes=0,
             manifest_id=None,
         )
+
+    def load(self) -> Standing:
+        """Return nothing: this store is no collector's second."""
+        self._enter("load")
+        return Standing()
 
     def stage(self, candidate: Candidate) -> Staged | Fenced | Moved:
         """Keep the one candidate."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from django_ray.progress import pages, series, stages
+from django_ray.progress import bequest, pages, series, stages
 from django_ray.protocol import canonical, frames, plan, records, summary
 from django_ray.protocol.frames import MAXIMUM_MILLISECONDS
 from tests.progress.making import Run, settings
@@ -43,6 +43,7 @@ CODECS = {
     "manifest.json": (plain_manifest, canonical.encode),
     "detail.json": (records.decode_detail, records.encode),
     "detail_fresh.json": (records.decode_detail, records.encode),
+    "bequest.json": (bequest.decode, bequest.encode),
     "events.json": (records.decode_events, canonical.encode),
     "stages.json": (stages.decode, canonical.encode),
     "summary.json": (summary.decode, summary.encode),
@@ -146,6 +147,7 @@ STRUCTS = {
     "detail": records.Detail,
     "fault": records.Fault,
     "event item": records.EventItem,
+    "bequest": bequest.Bequest,
     "stage row": stages.StageRow,
     "stage": stages.Stage,
     "first failure": stages.FirstFailure,

@@ -143,6 +143,7 @@ class AnswerLost:
             silence_ms=60_000,
             after_commit=None,
             leave=lambda: None,
+            observe=None,
         )
 
     def measure(self) -> None:

@@ -6,23 +6,19 @@ machine with the tasks, as in life. The collector stands before the clock starts
 """
 
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import ray
 
 from actors import clock, coordinator, fan, remote
-from actors.producer import Producer
 from cluster import runs
 from cluster.harness import Harness
 from cluster.measure import processor_seconds
 from cluster.scenario import Figure, Result
 from django_ray.identity import RunIdentity
 from django_ray.protocol import summary
-from django_ray.protocol.frames import ProducerKind
-from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import DetailAvailability, ReportingPolicy
 from django_ray.storage.pool import Connection
 
@@ -158,7 +154,7 @@ class Overhead:
         told = runs.settings(identity, policy=policy)
         producer = None
         if policy is not ReportingPolicy.disabled:
-            producer = _producer(told, lambda: watched.resync())
+            producer = runs.coordinator_of(told, lambda: watched.resync())
             _await_writer(identity, self.conn)
             self.identity = identity
         watched = coordinator.Coordinator(
@@ -202,21 +198,6 @@ class Overhead:
         """End the collectors that are left."""
         for name in remote.list_detached():
             remote.kill(name)
-
-
-def _producer(told: RunSettings, resync: Callable[[], object]) -> Producer:
-    producer = Producer(
-        run_id=told.identity.run_id,
-        generation=told.identity.execution_generation,
-        kind=ProducerKind.coordinator,
-        producer=uuid.uuid4().bytes,
-        handle=remote.start_collector(told),
-        limits=told.limits,
-        clock=clock.steady(),
-        resync=resync,  # type: ignore[arg-type]
-    )
-    producer.start()
-    return producer
 
 
 def _await_writer(identity: RunIdentity, conn: Connection) -> None:

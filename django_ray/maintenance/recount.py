@@ -18,6 +18,7 @@ from django_ray.models.progress import (
     TopologyPage,
     WorkflowRun,
 )
+from django_ray.progress import bequest
 from django_ray.progress.pages import Page, check_manifest, check_pages, decode
 from django_ray.progress.stages import OTHER_INDEX, StageRow
 from django_ray.progress.stages import decode as decode_stages
@@ -160,7 +161,7 @@ def _row(ledger: Ledger, run: WorkflowRun, row: NodeDetail) -> None:
 
 
 def extras(ledger: Ledger, run: WorkflowRun) -> None:
-    """Parse the stage row, the events and the session, each within its caps."""
+    """Parse the stage row, the events, the session and the bequest, within their caps."""
     stages = RunStages.objects.filter(run=run).first()
     if stages is not None:
         _parse_stages(ledger, bytes(stages.body))
@@ -178,6 +179,21 @@ def extras(ledger: Ledger, run: WorkflowRun) -> None:
         ledger.find("session")
     if run.session is not None and len(run.session) > V1.session_snapshot:
         ledger.find("session_size", len(run.session))
+    try:
+        if run.bequest is not None:
+            _check_bequest(ledger, bytes(run.bequest))
+    except IntegrityFault:
+        ledger.find("bequest")
+
+
+def _check_bequest(ledger: Ledger, data: bytes) -> None:
+    left = bequest.decode(data)
+    if bequest.encode(left) != data:
+        ledger.find("bequest")
+    if len(data) > V1.bequest:
+        ledger.find("bequest_size", len(data))
+    if left.registered < len(ledger.node_ids):
+        ledger.find("bequest_registered", left.registered)
 
 
 def _parse_stages(ledger: Ledger, body: bytes) -> None:

@@ -35,6 +35,7 @@ class WorkflowRun(models.Model):
     created_at = models.DateTimeField()
     events = models.BinaryField(null=True)
     session = models.BinaryField(null=True)
+    bequest = models.BinaryField(null=True)
 
     class Meta:
         db_table = "django_ray_run"
@@ -78,6 +79,10 @@ class WorkflowRun(models.Model):
                 condition=Q(session__isnull=True)
                 | Q(session__octets__lte=V1.session_snapshot),
                 name="django_ray_run_session_size",
+            ),
+            models.CheckConstraint(
+                condition=Q(bequest__isnull=True) | Q(bequest__octets__lte=V1.bequest),
+                name="django_ray_run_bequest_size",
             ),
         )
 

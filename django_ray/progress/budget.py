@@ -10,7 +10,7 @@ that failed leaves no trace.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -23,6 +23,11 @@ from django_ray.protocol.vocabulary import TruncationReason
 
 OPTIONAL = ("preview", "metrics", "message", "error")
 """The optional values of a record, in the order in which they are given up."""
+
+
+_PREVIEWS = {
+    canonical.encode(Omitted(omitted=reason)): reason for reason in TruncationReason
+}
 
 
 class Budget:
@@ -49,6 +54,16 @@ class Budget:
     def used(self) -> int:
         """Count the bytes charged: each row its size, and never less than its reserve."""
         return len(self._charges) * self._limits.node_reserve + self._shared
+
+    def resume(self, sizes: Iterable[int], details: Iterable[Detail]) -> None:
+        """Go on with stored rows, by ordinal: what they take, and what they omit."""
+        reserve = self._limits.node_reserve
+        for ordinal, (size, detail) in enumerate(zip(sizes, details, strict=True)):
+            self._charges.append(reserve)
+            reason = omission(detail)
+            if size > reserve or reason is not None:
+                self._set(ordinal, max(size, reserve), reason)
+        self.commit()
 
     def begin(self, nodes: int, room: int) -> None:
         """Start a publication of `nodes` retained nodes, `room` left by the run's cap."""
@@ -86,8 +101,11 @@ class Budget:
         held = self._charges[ordinal]
         room = max(self._limit - self.used + held - reserve, 0)
         if size <= reserve + room and size <= self._limits.record:
-            if held != reserve or size > reserve or ordinal in self._omitted:
-                self._charge(ordinal, max(size, reserve), None)
+            omitted = ordinal in self._omitted
+            if held != reserve or size > reserve or omitted:
+                # A stored row that was read back holds its markers, not the values.
+                reason = omission(detail) if omitted else None
+                self._charge(ordinal, max(size, reserve), reason)
             return data
         return self._cut(ordinal, detail, room)
 
@@ -148,6 +166,23 @@ class Budget:
             self._set(ordinal, charge, reason)
         self._undo.clear()
         del self._charges[self._kept :]
+
+
+def omission(detail: Detail) -> TruncationReason | None:
+    """Return why a value of a stored record is omitted, None where none is."""
+    if isinstance(detail.message, Omitted):
+        return _reason(detail.message.omitted)
+    if isinstance(detail.error, Fault) and detail.error.omitted is not UNSET:
+        return _reason(detail.error.omitted)
+    if detail.metrics is not UNSET and len(detail.metrics) == 1:
+        return _reason(detail.metrics.get("omitted"))
+    if detail.preview is not UNSET:
+        return _PREVIEWS.get(bytes(detail.preview))
+    return None
+
+
+def _reason(found: object) -> TruncationReason | None:
+    return next((reason for reason in TruncationReason if reason == found), None)
 
 
 def _lesser(detail: Detail, reason: TruncationReason) -> Iterator[Detail]:

@@ -4,6 +4,7 @@ One byte holds the state (3 bits) with the try (5 bits, saturating), the other t
 The coordinator keeps the same two arrays to answer a RESYNC.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,15 +19,15 @@ MAXIMUM_TRY = 32
 _FIELDS = tuple(state.lower() for state in NODE_STATES)
 _STATE_BITS = 7
 _TRY_SHIFT = 3
+_CODES = bytes(value & _STATE_BITS for value in range(256))
 
 
 class Change(NamedTuple):
-    """One node's state before (None: not known) and after, and its stage."""
+    """One node's state before and after."""
 
     ordinal: int
-    before: NodeState | None
+    before: NodeState
     after: NodeState
-    stage: int
 
 
 class Counters:
@@ -58,10 +59,6 @@ class Counters:
     def stage(self, ordinal: int) -> int:
         """Return the stage index of a known node."""
         return self._stages[ordinal]
-
-    def restage(self, ordinal: int, stage: int) -> None:
-        """Set the stage of a node that an array told before its registration."""
-        self._stages[ordinal] = stage
 
     def stages_of(self, runs: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         """Yield how many of the known nodes in `runs` are of each stage."""
@@ -99,25 +96,36 @@ class Counters:
         self._write(ordinal, CODES[state], try_)
         return before
 
-    def merge(self, record: States) -> Iterator[Change]:
-        """Apply a coordinator's arrays, newer by (try, rank) only; yield what changed.
+    def extend(self, states: bytes, stages: bytes) -> None:
+        """Count more nodes, each with what its two bytes say."""
+        codes = states.translate(_CODES)
+        for code in range(len(NODE_STATES)):
+            self._counts[code] += codes.count(code)
+        self._states += states
+        self._stages += stages
 
-        Nodes that follow the known ones are discovered. The iterator must be exhausted. An
-        array that begins beyond the known nodes is not applied.
+    def merge(self, states: bytes) -> Iterator[Change]:
+        """Apply what an array says of the known nodes, from the first, where it is newer.
+
+        Yield what changed; the iterator must be exhausted.
         """
-        if record.first > len(self):
-            return
-        pairs = zip(record.states, record.stages, strict=True)
-        for ordinal, (value, stage) in enumerate(pairs, record.first):
-            code = value & _STATE_BITS
-            state, try_ = NODE_STATES[code], (value >> _TRY_SHIFT) + 1
-            before: NodeState | None = None
-            if ordinal == len(self):
-                self.add(min(stage, V1.stages - 1))
-                self._write(ordinal, code, try_)
-            elif (before := self.advance(ordinal, state, try_)) is None:
+        for ordinal, (value, held) in enumerate(
+            zip(states, bytes(self._states), strict=False)
+        ):
+            if value == held:
                 continue
-            yield Change(ordinal, before, state, self._stages[ordinal])
+            state = NODE_STATES[value & _STATE_BITS]
+            before = self.advance(ordinal, state, (value >> _TRY_SHIFT) + 1)
+            if before is not None:
+                yield Change(ordinal, before, state)
+
+    def by_stage(self) -> dict[int, list[int]]:
+        """Count the nodes of each stage that has any, by state in canonical order."""
+        pairs = Counter(zip(self._stages, self._states.translate(_CODES), strict=True))
+        counts: dict[int, list[int]] = {}
+        for (stage, code), count in pairs.items():
+            counts.setdefault(stage, [0] * len(NODE_STATES))[code] = count
+        return counts
 
     def counts(self) -> NodeCounts:
         """Return the seven counts."""
@@ -140,3 +148,8 @@ class Counters:
         self._counts[self._states[ordinal] & _STATE_BITS] -= 1
         self._counts[code] += 1
         self._states[ordinal] = code | (try_ - 1) << _TRY_SHIFT
+
+
+def byte(state: NodeState, try_: int) -> int:
+    """Return a node's state and try as its one byte."""
+    return CODES[state] | (min(try_, MAXIMUM_TRY) - 1) << _TRY_SHIFT

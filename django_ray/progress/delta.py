@@ -6,6 +6,7 @@ it makes, so a writer whose base has moved learns it instead of overwriting. ADR
 
 from dataclasses import dataclass, field
 
+from django_ray.progress.bequest import Bequest
 from django_ray.progress.pages import Candidate
 from django_ray.progress.topology import Edges
 from django_ray.protocol.frames import End
@@ -22,7 +23,7 @@ class Delta:
     retained ones with the stage index of each in `stage_indexes` and their `edges`: every
     one of `nodes` is among `ordinals` too. `waiting` counts nodes that are in the counts and
     in no topology yet. `stages` and `events` are encoded, None where unchanged. `changed` is
-    False for a heartbeat.
+    False for a heartbeat. `bequest` is without what collector and draft know of it.
     """
 
     taken_ms: int
@@ -43,6 +44,7 @@ class Delta:
     stages: bytes | None
     events: bytes | None
     end: End | None
+    bequest: Bequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Rows:
 class Publication:
     """One atomic change of what readers see.
 
-    `stages`, `events`, `session` are None where unchanged. `candidate` is the staged
+    `stages`, `events`, `session`, `bequest` are None where unchanged. `candidate` is the staged
     topology to promote, None where the published one stays. `expires_at_ms` is set by the
     run's end. The run's totals are not in it: storage computes them from the rows.
     """
@@ -86,6 +88,7 @@ class Publication:
     stages: bytes | None = None
     events: bytes | None = None
     session: bytes | None = None
+    bequest: bytes | None = None
     candidate: Candidate | None = None
     expires_at_ms: int | None = None
 

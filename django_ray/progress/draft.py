@@ -13,14 +13,18 @@ every candidate has one, for the version of a lost attempt may be taken.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from django_ray.progress import bequest
 from django_ray.progress import stages as rollup
 from django_ray.progress.budget import Budget
 from django_ray.progress.delta import Delta, Publication, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest
+from django_ray.progress.standing import Standing
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, summary
 from django_ray.protocol.plan import RunSettings
-from django_ray.protocol.records import Detail
+from django_ray.protocol.records import Detail, PageKind
 from django_ray.protocol.vocabulary import (
     CODES,
     DetailAvailability,
@@ -60,6 +64,8 @@ class Draft:
         self._stages = bytearray()
         self._details: list[Detail] = []
         self._evicted: set[int] = set()
+        self._standing: frozenset[TruncationReason] = frozenset()
+        self._fault: DetailAvailability | None = None
 
     @property
     def base(self) -> Revisions:
@@ -70,6 +76,30 @@ class Draft:
         """Continue from the run's row as `begin` read it, before the first attempt."""
         self._base = revisions
         self._version = max(self._version, revisions.topology)
+
+    def resume(self, standing: Standing) -> None:
+        """Go on with a stored run, after `opened`. Detail with a fault is left as it is."""
+        kept, left, said = standing.detailed, standing.bequest, standing.summary
+        self._fault = standing.fault
+        if kept is None:
+            return
+        self._published = _Topology(kept.manifest, kept.manifest_id)
+        if standing.fault is not None or left is None:
+            return
+        self._ids = [node.id for node in kept.nodes]
+        self._keys = [canonical.node_key(node.id) for node in kept.nodes]
+        self._stages = bytearray(kept.stages)
+        self._details = list(kept.details)
+        self._budget.resume(kept.sizes, kept.details)
+        ended: dict[PageKind, TruncationReason] = {}
+        if left.nodes_ended is not None:
+            ended["nodes"] = left.nodes_ended
+        if left.edges_ended is not None:
+            ended["edges"] = left.edges_ended
+        self._topology.resume(kept.pages, ended)
+        # A row whose markers did not fit either has nothing that tells its reason.
+        told = {*left.reasons, *ended.values(), *self._budget.reasons}
+        self._standing = frozenset(said.detail.reasons if said else ()) - told
 
     def candidate(self, delta: Delta) -> Candidate | None:
         """Return the topology to stage for `delta`, None when the published one stays.
@@ -118,6 +148,7 @@ class Draft:
             summary=summary.encode(composed),
             stages=self._retaining(delta.stages, topology),
             events=delta.events,
+            bequest=self._bequest(delta) if delta.changed else None,
             candidate=candidate,
             expires_at_ms=expires,
         )
@@ -229,14 +260,27 @@ class Draft:
             topology_version=(after.topology or None) if self._full else None,
         )
 
+    def _bequest(self, delta: Delta) -> bytes:
+        ended = self._topology.ended
+        return bequest.encode(
+            replace(
+                delta.bequest,
+                edges_ended=ended.get("edges"),
+                nodes_ended=ended.get("nodes"),
+            )
+        )
+
     def _detail(self, delta: Delta, topology: _Topology | None) -> summary.Detail:
         """Say what the detail is; complete only when every discovered node is in it."""
         availability = DetailAvailability.OMITTED_BY_POLICY
         reasons: tuple[TruncationReason, ...] = ()
-        if self._full and topology is None:
+        if self._full and self._fault is not None:
+            availability = self._fault
+        elif self._full and topology is None:
             availability = DetailAvailability.NOT_REPORTED
         elif self._full:
             found = delta.reasons | self._topology.reasons | self._budget.reasons
+            found |= self._standing
             reasons = tuple(reason for reason in TruncationReason if reason in found)
             availability = (
                 DetailAvailability.TRUNCATED

@@ -36,9 +36,9 @@ class Early:
     def __len__(self) -> int:
         return len(self._told)
 
-    def state(self, ordinal: int) -> State | None:
-        """Return the state kept of a node; it stays kept."""
-        return self._told.get(ordinal, NOTHING).state
+    def below(self, known: int) -> list[int]:
+        """Return the nodes below `known` of which something is kept."""
+        return [ordinal for ordinal in self._told if ordinal < known]
 
     def keep_state(self, record: State) -> str:
         """Keep a state unless a later one is kept; return its tally."""

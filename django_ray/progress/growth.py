@@ -1,5 +1,6 @@
 """Registered nodes on their way into a topology, and what was declared. Contract 4.8."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from django_ray.progress.ranks import Ranks
@@ -42,6 +43,12 @@ class Growth:
     def waiting(self) -> int:
         """Count the nodes that wait."""
         return len(self._nodes)
+
+    def resume(self, nodes: Iterable[NodeItem]) -> None:
+        """Go on with nodes whose topology is published."""
+        for node in nodes:
+            self._ids.append(node.id)
+            self._ranks.append(node.rank)
 
     def id(self, ordinal: int) -> str:
         """Return a node's id, empty for one that is not retained."""
@@ -101,6 +108,13 @@ class Declared:
         self._calls: dict[int, int] = {}
         self._before = -1
         self.total = 0
+
+    def calls(self) -> Iterator[tuple[int, int]]:
+        """Yield each call remembered with its number; as call 0 the sum of all before."""
+        rest = self.total - sum(self._calls.values())
+        if rest:
+            yield 0, rest
+        yield from self._calls.items()
 
     def add(self, call: int, number: int) -> bool:
         """Count a declaration; claim that it changed what was counted of its call."""

@@ -3,17 +3,32 @@
 A producer's frames are numbered from 1. A gap inside one writer epoch means that something
 was lost on the way, an unknown producer in the middle of its numbers that this collector
 has restarted: both are answered RESYNC, and what comes next under the current epoch is a
-beginning, whatever its number. Contract 4.4 and 6.
+beginning, whatever its number. The ledger of a collector that goes on with what another
+stored asks its coordinator for a resync in any case. Contract 4.4 and 6.
+
+A producer's place is free again once it has said nothing for a while and nothing of it is
+uncommitted: one that comes back all the same begins anew, which costs one more frame.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django_ray.protocol.frames import Frame, Status
+from django_ray.protocol.frames import Frame, ProducerKind, Status
 from django_ray.protocol.limits import Limits
+
+EXPIRY_MS = 300_000
+"""How long a producer that says nothing keeps its place: ten times the longest interval."""
 
 Marks = Mapping[bytes, int]
 """The last applied number of each producer that has something uncommitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last frame of a producer that is applied."""
+
+    producer: bytes
+    applied: int
 
 
 @dataclass(slots=True)
@@ -21,6 +36,7 @@ class _Producer:
     applied: int = 0
     committed: int = 0
     resyncing: bool = False
+    heard_ms: int = 0
 
 
 class Ledger:
@@ -30,22 +46,50 @@ class Ledger:
         self._limits = limits
         self._producers: dict[bytes, _Producer] = {}
         self._ahead: dict[bytes, int] = {}
+        self._held: set[bytes] = set()
+        self._coordinator: bytes | None = None
+        self._resumes = False
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def judge(self, frame: Frame, writer_epoch: int) -> Status:
+    @property
+    def coordinator(self) -> Mark | None:
+        """Return what is applied of the run's coordinator, None before its first frame."""
+        known = self._producers.get(self._coordinator or b"")
+        if self._coordinator is None or known is None or not known.applied:
+            return None
+        return Mark(self._coordinator, known.applied)
+
+    def resume(self, coordinator: Mark | None, now_ms: int) -> None:
+        """Go on for a collector that is no more: what is stored holds this mark."""
+        self._resumes = True
+        if coordinator is not None:
+            self._coordinator = coordinator.producer
+            self._producers[coordinator.producer] = _Producer(
+                applied=coordinator.applied, resyncing=True, heard_ms=now_ms
+            )
+
+    def judge(self, frame: Frame, writer_epoch: int, now_ms: int) -> Status:
         """Decide on a frame of this run: OK, RESYNC or NOT_ADMITTED.
 
         A frame that is OK is applied unless it `is_duplicate`, and then told `applied`.
         """
-        known = self._producers.get(frame.producer)
+        self._expire(now_ms)
+        known = self._producers.pop(frame.producer, None)
         if known is None:
             if len(self) >= self._limits.producers:
                 return Status.NOT_ADMITTED
-            known = self._producers[frame.producer] = _Producer()
+            known = _Producer()
+            if frame.kind is ProducerKind.coordinator:
+                self._coordinator = frame.producer
+                known.resyncing = self._resumes
+        known.heard_ms = now_ms
+        # Last in order: the first is the one that has been silent for the longest time.
+        self._producers[frame.producer] = known
         if known.resyncing:
-            follows = frame.writer_epoch == writer_epoch
+            # Without an epoch it is not known yet what there is to go on with.
+            follows = 0 < frame.writer_epoch == writer_epoch
         else:
             # An epoch of 0 is a producer that has seen no answer yet.
             follows = frame.number <= known.applied + 1 and (
@@ -67,7 +111,19 @@ class Ledger:
         known.applied = frame.number
         known.committed = min(known.committed, frame.number - 1)
         known.resyncing = False
-        self._ahead[frame.producer] = frame.number
+        if frame.producer not in self._held:
+            self._ahead[frame.producer] = frame.number
+
+    def hold(self, producer: bytes) -> None:
+        """Commit nothing more of a producer: the model keeps what it told for later."""
+        self._held.add(producer)
+        self._ahead.pop(producer, None)
+
+    def release(self) -> None:
+        """Let all that is applied be committed again: the model keeps nothing back."""
+        for producer in self._held:
+            self._ahead[producer] = self._producers[producer].applied
+        self._held.clear()
 
     def numbers(self, producer: bytes) -> tuple[int, int]:
         """Return the applied and committed numbers an answer carries."""
@@ -76,7 +132,7 @@ class Ledger:
 
     def is_settled(self) -> bool:
         """Claim that all that is applied is committed."""
-        return not self._ahead
+        return not self._ahead and not self._held
 
     def marks(self) -> Marks:
         """Return what a publication that takes the model now will commit."""
@@ -89,3 +145,12 @@ class Ledger:
             known.committed = max(known.committed, min(number, known.applied))
             if self._ahead.get(producer) == known.committed:
                 del self._ahead[producer]
+
+    def _expire(self, now_ms: int) -> None:
+        """Free the place of the longest silent producer, if it has nothing uncommitted."""
+        producer = next(iter(self._producers), None)
+        if producer is None or now_ms - self._producers[producer].heard_ms < EXPIRY_MS:
+            return
+        known = self._producers.pop(producer)
+        if producer in self._ahead or producer in self._held:
+            self._producers[producer] = known

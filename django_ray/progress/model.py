@@ -7,21 +7,16 @@ time, and it comes back by `settle` or by `restore`.
 
 from typing import assert_never
 
-from django_ray.progress.counters import MAXIMUM_TRY, Counters
+from django_ray.progress.bequest import SCHEMA, Bequest
 from django_ray.progress.delta import Delta
-from django_ray.progress.early import Early
-from django_ray.progress.growth import Batch, Declared, Growth
-from django_ray.progress.nodes import Nodes, Verdict
+from django_ray.progress.growth import Batch, Declared
 from django_ray.progress.overview import Overview
+from django_ray.progress.population import Handed, Population
+from django_ray.progress.standing import Standing
 from django_ray.protocol import frames
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import EventItem
-from django_ray.protocol.vocabulary import (
-    TERMINAL_NODE_STATES,
-    NodeState,
-    ReportingPolicy,
-    TruncationReason,
-)
+from django_ray.protocol.vocabulary import ReportingPolicy
 
 HEARTBEAT_MS = 5_000
 """With nothing changed, how often a summary says that the collector lives."""
@@ -43,7 +38,6 @@ TALLIES = (
 """The keys of `Model.tallies`: what became of each record, counted once. An `early` one
 is kept until its node is registered, and applied then."""
 
-_OfNodes = frames.Task | frames.States | frames.Preview
 _OfRun = frames.Declare | frames.Event | frames.Session | frames.End
 
 
@@ -55,25 +49,35 @@ class Model:
     """
 
     def __init__(self, settings: RunSettings) -> None:
-        limits = settings.limits
+        self._limits = settings.limits
         self._policy = settings.policy
         self._full = settings.policy is ReportingPolicy.full
-        self._retained = limits.retained_nodes if self._full else 0
-        self._known_tasks = limits.retained_nodes
-        self._counters = Counters()
-        self._nodes = Nodes()
-        self._early = Early()
-        self._growth = Growth()
         self._declared = Declared()
-        self._overview = Overview(limits, full=self._full)
-        self._tasks: dict[bytes, int] = {}
-        self._registered = 0
+        self._overview = Overview(settings.limits, full=self._full)
+        self._nodes = Population(settings.limits, self._overview, full=self._full)
         self._changed = False
         self._changed_ms = settings.started_at_ms
         self._observed_ms: int | None = None
         self._end: frames.End | None = None
         self._over = False
         self.tallies = dict.fromkeys(TALLIES, 0)
+
+    def resume(self, standing: Standing) -> None:
+        """Go on with a stored run, before the first record: see `standing`.
+
+        Nothing is published until the coordinator's resync is complete. Of detail with a
+        fault nothing is taken over: its nodes are counted, and what is stored of them stays.
+        """
+        if standing.fault is not None:
+            self._full = False
+            self._overview = Overview(self._limits, full=False)
+            self._nodes = Population(self._limits, self._overview, full=False)
+        self._overview.resume(standing)
+        self._nodes.resume(standing)
+        said = standing.summary
+        if said is not None:
+            self._changed_ms = said.changed_at_ms
+            self._over = said.terminal is not None
 
     @property
     def ended(self) -> frames.End | None:
@@ -88,7 +92,12 @@ class Model:
     @property
     def changed_rows(self) -> int:
         """Count the rows the next delta holds at the most."""
-        return self._nodes.dirty + self._growth.waiting
+        return self._nodes.changed_rows
+
+    @property
+    def has_early(self) -> bool:
+        """Claim that something is kept that was told of nodes not registered yet."""
+        return self._nodes.has_early
 
     def apply(self, record: frames.Record, now_ms: int) -> bytes | None:
         """Apply one record of a frame and count what became of it; never raise.
@@ -99,16 +108,16 @@ class Model:
         unknown: bytes | None = None
         if self._over:
             tally = "ended"
-        elif isinstance(record, frames.State):
-            tally = self._apply_state(record, now_ms)
-        elif isinstance(record, frames.Node):
-            tally = self._apply_node(record, now_ms)
-        elif isinstance(record, frames.Progress):
-            tally = self._apply_progress(record)
-            if tally == "unknown_task" and isinstance(record.target, bytes):
-                unknown = record.target
+        elif isinstance(record, _OfRun):
+            tally = self._apply_of_run(record)
         else:
-            tally = self._apply_rare(record, now_ms)
+            resumed = self._nodes.resumes
+            tally = self._nodes.apply(record, now_ms)
+            if tally == "unknown_task" and isinstance(record, frames.Progress):
+                unknown = record.target if isinstance(record.target, bytes) else None
+            if resumed and not self._nodes.resumes:
+                # That the run is seen again is said at once.
+                self._observed_ms = now_ms - HEARTBEAT_MS
         self.tallies[tally] += 1
         if tally == "applied":
             self._changed = True
@@ -122,7 +131,7 @@ class Model:
         more. Under `terminal_only` only the end is said.
         """
         only_end = self._policy is ReportingPolicy.terminal_only
-        if self._over or (only_end and self._end is None):
+        if self._over or self._nodes.resumes or (only_end and self._end is None):
             return False
         if self._changed or self._is_due(now_ms):
             return True
@@ -140,11 +149,8 @@ class Model:
         # Whatever may fail comes before anything is handed out: then nothing is lost.
         overview = self._overview
         stages, events = overview.take()
-        batch = Batch([], b"", [])
-        if self._is_due(now_ms):
-            batch = self._growth.take()
-            self._nodes.release(len(self._nodes))
-        ordinals, details = self._nodes.take()
+        nodes = self._nodes
+        (batch, ordinals, details) = nodes.take(now_ms, ended=self._end is not None)
         delta = Delta(
             taken_ms=now_ms,
             changed_ms=self._changed_ms,
@@ -154,8 +160,8 @@ class Model:
             nodes=batch.nodes,
             stage_indexes=batch.stages,
             edges=batch.edges,
-            waiting=self._growth.waiting + len(self._counters) - self._registered,
-            counts=self._counters.counts(),
+            waiting=nodes.waiting,
+            counts=nodes.counts,
             declared=self._declared.total,
             discovered_edges=overview.edges,
             hosts=overview.hosts,
@@ -164,15 +170,32 @@ class Model:
             stages=stages,
             events=events,
             end=self._end,
+            bequest=self._bequest(),
         )
         self._changed = False
         return delta
+
+    def _bequest(self) -> Bequest:
+        """Return what a successor needs, as far as the model knows it."""
+        overview, nodes = self._overview, self._nodes
+        return Bequest(
+            applied=0,
+            edges_ended=None,
+            hosts=overview.host_keys,
+            nodes_ended=None,
+            producer="",
+            reasons=tuple(sorted(overview.reasons)),
+            registered=nodes.registered,
+            running=nodes.running,
+            schema=SCHEMA,
+            stages=overview.stage_keys,
+        )
 
     def settle(self, delta: Delta) -> None:
         """Note that the publication of `delta` is committed."""
         self._observed_ms = delta.taken_ms
         if delta.nodes:
-            self._growth.settle(delta.taken_ms)
+            self._nodes.settle(delta.taken_ms)
         self._over = delta.end is not None
 
     def restore(self, delta: Delta) -> None:
@@ -181,142 +204,16 @@ class Model:
         self._overview.restore(
             stages=delta.stages is not None, events=delta.events is not None
         )
-        self._nodes.restore(delta.ordinals)
-        if delta.nodes:
-            self._nodes.withhold(delta.nodes[0].ordinal)
-            self._growth.restore(Batch(delta.nodes, delta.stage_indexes, delta.edges))
+        batch = Batch(delta.nodes, delta.stage_indexes, delta.edges)
+        self._nodes.restore(Handed(batch, delta.ordinals, delta.details))
 
     def _is_due(self, now_ms: int) -> bool:
-        return self._growth.is_due(now_ms, ended=self._end is not None)
+        return self._nodes.is_due(now_ms, ended=self._end is not None)
 
-    def _apply_state(self, record: frames.State, now_ms: int) -> str:
-        ordinal, state = record.ordinal, record.state
-        if ordinal >= len(self._counters):
-            return self._early.keep_state(record)
-        if ordinal < len(self._nodes):
-            verdict = self._nodes.apply_state(record)
-            if verdict is not Verdict.applied:
-                return verdict
-            before = self._counters.put(ordinal, state, record.try_)
-            started = self._nodes.started_ms(ordinal)
-        else:
-            if self._registered <= ordinal < self._retained:
-                # An array told the node, so it counts now: its times are kept till then.
-                self._early.keep_state(record)
-            if record.try_ > MAXIMUM_TRY:
-                return "retry_limit"
-            moved = self._counters.advance(ordinal, state, record.try_)
-            if moved is None:
-                return "stale"
-            before, started = moved, record.started_ms
-        self._moved(ordinal, before, state, now_ms)
-        stage = self._counters.stage(ordinal)
-        if started is not None:
-            self._overview.started(stage, started)
-        if state in TERMINAL_NODE_STATES:
-            self._overview.ended(stage, record, started, now_ms)
-        if state is NodeState.FAILED:
-            self._overview.failed(record, self._growth.id(ordinal))
-        self._overview.seen(record.host)
-        return "applied"
-
-    def _moved(
-        self, ordinal: int, before: NodeState | None, after: NodeState, now_ms: int
-    ) -> None:
-        # A node that only an array has told is in no stage yet.
-        if ordinal < self._registered:
-            self._overview.moved(self._counters.stage(ordinal), before, after, now_ms)
-
-    def _apply_node(self, node: frames.Node, now_ms: int) -> str:
-        ordinal, runs = node.ordinal, node.dependencies
-        if ordinal != self._registered:
-            return "resent" if ordinal < self._registered else "gap"
-        self._registered += 1
-        edges = sum(runs[1::2])
-        stage = self._overview.discovered(node.stage, edges + node.further)
-        early = self._early.pop(ordinal)
-        counted = ordinal < len(self._counters)
-        if not counted:
-            self._counters.add(stage)
-        if self._full:
-            self._place(node, stage, edges)
-            if counted:
-                self._catch_up(ordinal, stage, early.state)
-        if early.state is not None and not counted:
-            self._apply_state(early.state, now_ms)
-        if early.report is not None:
-            self._report(ordinal, early.report)
-        if early.preview is not None:
-            self._apply_preview(early.preview)
-        return "applied"
-
-    def _catch_up(self, ordinal: int, stage: int, early: frames.State | None) -> None:
-        # A resent array told this node's state before the node itself was told.
-        self._counters.restage(ordinal, stage)
-        state, try_ = self._counters.state(ordinal), self._counters.try_(ordinal)
-        if ordinal < len(self._nodes):
-            if early is not None:
-                self._nodes.apply_state(early)
-            self._nodes.set_state(ordinal, state, try_)
-            state, try_ = self._nodes[ordinal].state, self._nodes[ordinal].try_
-            self._counters.put(ordinal, state, try_)
-        self._overview.moved(stage, NodeState.PENDING, state, self._changed_ms)
-
-    def _place(self, node: frames.Node, stage: int, edges: int) -> None:
-        retained = node.ordinal < self._retained
-        overview = self._overview
-        rank: int | None
-        if retained:
-            self._nodes.register()
-            rank = self._growth.add(node, stage, edges)
-            if node.further:
-                overview.omit(TruncationReason.record_size_limit)
-        else:
-            overview.omit(TruncationReason.node_count_limit)
-            rank = overview.rank(stage)
-            if rank is None:
-                rank = self._growth.rank(node.dependencies)
-        overview.place(stage, rank, retained=retained)
-        for source, number in self._counters.stages_of(node.dependencies):
-            overview.link(source, stage, number)
-
-    def _apply_progress(self, record: frames.Progress) -> str:
-        target = record.target
-        ordinal = self._tasks.get(target, -1) if isinstance(target, bytes) else target
-        if ordinal < 0:
-            return "unknown_task"
-        if not self._is_known(ordinal):
-            return self._early.keep_report(ordinal, record)
-        return self._report(ordinal, record)
-
-    def _is_known(self, ordinal: int) -> bool:
-        """Claim that a node's detail is there, or never will be."""
-        retained = ordinal < self._retained
-        return ordinal < (self._registered if retained else len(self._counters))
-
-    def _report(self, ordinal: int, record: frames.Progress) -> str:
-        self._overview.seen(record.host)
-        if ordinal >= len(self._nodes):
-            return "omitted"
-        return self._nodes.apply_progress(ordinal, record)
-
-    def _apply_preview(self, record: frames.Preview) -> str:
-        ordinal = record.ordinal
-        if not self._is_known(ordinal):
-            return self._early.keep_preview(record)
-        if ordinal >= len(self._nodes):
-            return "omitted"
-        return self._nodes.apply_preview(record)
-
-    def _apply_rare(self, record: _OfNodes | _OfRun, now_ms: int) -> str:
+    def _apply_of_run(self, record: _OfRun) -> str:
         match record:
             case frames.Declare():
-                added = self._declared.add(record.call, record.number)
-                return "applied" if added else "resent"
-            case frames.Task():
-                return self._apply_task(record)
-            case frames.States():
-                return self._apply_states(record, now_ms)
+                return self._apply_declare(record)
             case frames.Event():
                 if not self._full:
                     return "omitted"
@@ -328,32 +225,14 @@ class Model:
                     return "duplicate"
                 self._end = record
                 return "applied"
-            case frames.Preview():
-                return self._apply_preview(record)
             case frames.Session():
                 return "unsupported"
             case _:
                 assert_never(record)
 
-    def _apply_task(self, record: frames.Task) -> str:
-        if record.ordinal >= len(self._counters):
-            return "unknown_node"
-        self._tasks[record.task_id] = record.ordinal
-        if len(self._tasks) > self._known_tasks:
-            del self._tasks[next(iter(self._tasks))]
-        return "applied"
-
-    def _apply_states(self, record: frames.States, now_ms: int) -> str:
-        if record.first > len(self._counters):
-            return "gap"
-        tally = "resent"
-        for change in self._counters.merge(record):
-            tally = "applied"
-            ordinal, after = change.ordinal, change.after
-            if ordinal < len(self._nodes):
-                self._nodes.set_state(ordinal, after, self._counters.try_(ordinal))
-            self._moved(ordinal, change.before, after, now_ms)
-            early = self._early.state(ordinal)
-            if early is not None:
-                self._apply_state(early, now_ms)
-        return tally
+    def _apply_declare(self, record: frames.Declare) -> str:
+        if not record.call and not self._nodes.resumes:
+            # The sum of calls long ago: only a successor has not heard of each.
+            return "resent"
+        added = self._declared.add(record.call, record.number)
+        return "applied" if added else "resent"

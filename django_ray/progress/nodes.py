@@ -63,6 +63,11 @@ class Nodes:
         started = self._details[ordinal].started_ms
         return None if started is UNSET else started
 
+    def resume(self, details: Iterable[Detail]) -> None:
+        """Go on with rows that are stored."""
+        self._details.extend(details)
+        self._released = len(self._details)
+
     def register(self) -> None:
         """Add the next retained node: pending, in its first try."""
         self._details.append(PENDING)

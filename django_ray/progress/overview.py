@@ -6,6 +6,7 @@ recent events, which go out encoded and only where they changed.
 
 from django_ray.progress.recent import FAILED, Endings, Events, Hosts
 from django_ray.progress.stages import Stages
+from django_ray.progress.standing import Standing
 from django_ray.protocol.frames import State
 from django_ray.protocol.limits import Limits
 from django_ray.protocol.records import EventItem
@@ -58,10 +59,43 @@ class Overview:
         self._stages_changed |= stages
         self._events_changed |= events
 
-    def discovered(self, label: str, edges: int) -> int:
-        """Count the edges of a registered node; return the index of its stage."""
-        self._edges += edges
+    def resume(self, standing: Standing) -> None:
+        """Go on with what is stored, as far as it could be read back."""
+        said, left, row = standing.summary, standing.bequest, standing.row
+        if said is not None:
+            self._edges = said.discovered_edges
+            self._endings.resume(said.changed_at_ms, said.ended_by_minute)
+            self._hosts.resume(left.hosts if left else (), said.hosts)
+        if left is not None:
+            self._reasons.update(left.reasons)
+        if row is not None and left is not None:
+            self._stages.resume(row, left.stages, standing.links)
+            self._ranks = {stage.index: stage.rank for stage in row.stages}
+        self._events.resume(standing.events)
+
+    def recount(self, counts: dict[int, list[int]], now_ms: int) -> None:
+        """Set the states of all nodes anew, by stage."""
+        if self._full:
+            self._stages.recount(counts, now_ms)
+            self._stages_changed = True
+
+    @property
+    def host_keys(self) -> tuple[str, ...]:
+        """Return the keys of the first hosts seen."""
+        return self._hosts.keys
+
+    @property
+    def stage_keys(self) -> tuple[str, ...]:
+        """Return the keys of the named stages, by index."""
+        return self._stages.keys
+
+    def index(self, label: str) -> int:
+        """Return the index of a stage, named now if it is new."""
         return self._stages.index(label) if self._full else 0
+
+    def discovered(self, edges: int) -> None:
+        """Count the edges of a registered node."""
+        self._edges += edges
 
     def omit(self, reason: TruncationReason) -> None:
         """Note why the detail is a subset."""

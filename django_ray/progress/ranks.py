@@ -25,12 +25,16 @@ class Ranks:
     def add(self, runs: tuple[int, ...]) -> int:
         """Rank the next node, that depends on `runs`, and return the rank."""
         rank = self.after(runs)
+        self.append(rank)
+        return rank
+
+    def append(self, rank: int) -> None:
+        """Note the rank of the next node, as its page states it."""
         if len(self._ranks) % BLOCK:
             self._tops[-1] = max(self._tops[-1], rank)
         else:
             self._tops.append(rank)
         self._ranks.append(rank)
-        return rank
 
     def after(self, runs: tuple[int, ...]) -> int:
         """Return the rank of a node that depends on the ranked ones among `runs`."""

@@ -1,11 +1,14 @@
 """What happened lately: events, endings by minute, hosts seen. Contract 2, 4.9."""
 
 from collections import deque
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 from msgspec.structs import replace
 
+from django_ray.progress import bequest
 from django_ray.protocol import canonical, text
-from django_ray.protocol.limits import Limits
+from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.records import EventItem
 
 MINUTE_MS = 60_000
@@ -24,16 +27,24 @@ class Events:
         self._failures: deque[tuple[int, EventItem]] = deque()
         self._others: deque[tuple[int, EventItem]] = deque()
         self._number = 0
+        self._stored: frozenset[EventItem] = frozenset()
+
+    def resume(self, events: Collection[EventItem]) -> None:
+        """Go on with stored events; one that is told again is no second one."""
+        for event in events:
+            self.add(event)
+        self._stored = frozenset(events)
 
     def add(self, event: EventItem) -> None:
         """Keep `event`, its text cut until the whole is within its bound."""
-        if self._limits.events < 1:
+        event = self._fit(event)
+        if self._limits.events < 1 or event in self._stored:
             return
         if len(self._failures) + len(self._others) >= self._limits.events:
             (self._others or self._failures).popleft()
         self._number += 1
         kept = self._failures if event.kind == FAILED else self._others
-        kept.append((self._number, self._fit(event)))
+        kept.append((self._number, event))
 
     def encode(self) -> bytes:
         """Return the canonical array of the events, oldest first."""
@@ -66,6 +77,13 @@ class Endings:
         if len(self._minutes) > MINUTES:
             del self._minutes[min(self._minutes)]
 
+    def resume(self, at_ms: int, counts: tuple[int, ...]) -> None:
+        """Go on with the stored minutes, of which the last is that of `at_ms`."""
+        first = at_ms // MINUTE_MS - len(counts) + 1
+        self._minutes = {
+            minute: count for minute, count in enumerate(counts, first) if count
+        }
+
     def until(self, at_ms: int) -> tuple[int, ...]:
         """Return the counts of the ten minutes that end with the one of `at_ms`."""
         latest = at_ms // MINUTE_MS
@@ -76,18 +94,38 @@ class Endings:
 
 
 class Hosts:
-    """How many hosts were seen, exact up to a bound and never more than it."""
+    """How many hosts were seen, exact up to a bound and never more than it.
+
+    Told apart by their keys: those of the first ones seen are left to a successor, which
+    so counts on exactly while they are few, and never below what was said before.
+    """
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._seen: set[str] = set()
+        self._keys: dict[str, None] = {}
+        self._stored = 0
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return max(len(self._keys), self._stored)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the first hosts seen."""
+        return tuple(islice(self._keys, V1.bequest_hosts))
+
+    def resume(self, keys: Iterable[str], count: int) -> None:
+        """Go on with what is stored."""
+        self._keys = dict.fromkeys(keys)
+        self._stored = count
 
     def add(self, host: str) -> bool:
         """Note a host; claim that it had not been seen."""
         if host in self._seen or len(self._seen) >= self._bound:
             return False
         self._seen.add(host)
-        return True
+        if len(self._keys) >= self._bound:
+            return False
+        known = len(self._keys)
+        self._keys.setdefault(bequest.key(host))
+        return len(self._keys) > known

@@ -31,6 +31,13 @@ class Series:
         self._level = 0
         self._peaks: list[int] = []
 
+    def resume(self, stored: Running | None, level: int) -> None:
+        """Go on with what is stored, at the level that lasts since."""
+        if stored is not None and stored.buckets:
+            self._from_ms, self._width_ms = stored.from_ms, stored.width_ms
+            self._peaks = list(stored.buckets)
+        self._level = level
+
     def observe(self, at_ms: int, running: int) -> None:
         """Note how many run from `at_ms` on; the level before lasted until then."""
         if self._from_ms is None:

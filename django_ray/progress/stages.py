@@ -6,6 +6,7 @@ exact when nodes are omitted. Contract 2, 4.9 and 4.10.
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
+from django_ray.progress import bequest
 from django_ray.progress.durations import bounds, quantiles, trimmed
 from django_ray.progress.series import Running, Series
 from django_ray.protocol import canonical, text
@@ -30,6 +32,8 @@ SCHEMA: Final = 1
 OTHER = "other"
 OTHER_INDEX = 63
 """The index of `other`, also while fewer stages are known."""
+
+_RUNNING = CODES[NodeState.RUNNING]
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -132,7 +136,9 @@ class Stages:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._named: dict[str, int] = {}
+        self._keys: dict[str, int] = {}
         self._folded: set[int] = set()
+        self._folded_before = 0
         self._rollups: dict[int, _Rollup] = {}
         self._changed: set[int] = set()
         self._form: tuple[int, bool] | None = None
@@ -148,15 +154,33 @@ class Stages:
     def index(self, stage: str) -> int:
         """Return the index of a stage, named now if there is room, else of `other`."""
         known = self._named.get(stage)
+        if known is None:
+            known = self._name(stage)
         if known is not None:
             return known
-        if len(self._named) < self._limits.stages - 1:
-            self._named[stage] = len(self._named)
-            return self._named[stage]
         # How many share `other` is worth a bounded set, not an unbounded one.
         if len(self._folded) < self._limits.retained_nodes:
             self._folded.add(hash(stage))
         return OTHER_INDEX
+
+    def _name(self, stage: str) -> int | None:
+        """Name a stage, or know it by its key; None where there is no room."""
+        key = bequest.key(stage)
+        known = self._keys.get(key)
+        if known is None and len(self._keys) >= self._limits.stages - 1:
+            return None
+        if known is None:
+            known = self._keys[key] = len(self._keys)
+        elif known in self._rollups:
+            # What was stored of the label may be cut.
+            self._rollup(known, 0).label = stage
+        self._named[stage] = known
+        return known
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of the named stages, by index."""
+        return tuple(self._keys)
 
     def add(self, index: int, rank: int, *, retained: bool) -> None:
         """Count one more node, PENDING, at its place in the graph."""
@@ -203,6 +227,43 @@ class Stages:
             rollup.durations[bisect_right(self._bounds, duration)] += 1
             rollup.longest_ms = max(rollup.longest_ms or 0, duration)
 
+    def resume(
+        self,
+        stored: StageRow,
+        keys: tuple[str, ...],
+        links: Mapping[tuple[int, int], int],
+    ) -> None:
+        """Go on with a stored row, whose named stages have these keys by index.
+
+        `links` stand for the edges it had no room for. Distributions or a series that it
+        had no room for start anew.
+        """
+        self._keys = {key: index for index, key in enumerate(keys)}
+        for stage in stored.stages:
+            rollup = self._rollup(stage.index, stage.rank)
+            rollup.label = stage.label
+            rollup.kept = stage.kept
+            rollup.counts = list(stage.counts)
+            rollup.started_ms, rollup.ended_ms = stage.started_ms, stage.ended_ms
+            rollup.longest_ms = stage.longest_ms
+            rollup.durations[: len(stage.durations)] = stage.durations
+        self._edges = dict(links)
+        for each in stored.edges:
+            self._edges[each.source, each.target] = each.edges
+        self._folded_before = stored.folded
+        self._failure = stored.failure
+        self._running = sum(stage.counts[_RUNNING] for stage in stored.stages)
+        self._series.resume(stored.running, self._running)
+
+    def recount(self, counts: dict[int, list[int]], now_ms: int) -> None:
+        """Set the states of all nodes anew, by stage and in canonical order."""
+        for index in self._rollups:
+            self._rollup(index, 0).counts = counts.get(index, [0] * len(NODE_STATES))
+        running = sum(each[_RUNNING] for each in counts.values())
+        if running != self._running:
+            self._running = running
+            self._series.observe(now_ms, running)
+
     def failed(self, ordinal: int, node_id: str, error: Failure | None) -> None:
         """Keep the failure that was applied first."""
         if self._failure is None:
@@ -240,8 +301,7 @@ class Stages:
         """Return a stage to change it."""
         rollup = self._rollups.get(index)
         if rollup is None:
-            names = list(self._named)
-            label = OTHER if index >= len(names) else names[index]
+            label = next((n for n, at in self._named.items() if at == index), OTHER)
             rollup = _Rollup(label, rank, self._limits.stage_buckets)
             self._rollups[index] = rollup
         self._changed.add(index)
@@ -253,7 +313,7 @@ class Stages:
             edges=self._heaviest(number),
             edges_omitted=len(self._edges) - number,
             failure=self._failure,
-            folded=len(self._folded),
+            folded=max(len(self._folded), self._folded_before),
             running=self._series.value() if series else None,
             schema=SCHEMA,
             stages=self._pieces(label, durations=durations),

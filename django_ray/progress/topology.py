@@ -6,7 +6,7 @@ first item that does not fit ends its kind for good. A batch that surely fits is
 whole; one that may not is halved, down to the single item.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
 from django_ray.progress.pages import (
@@ -15,6 +15,7 @@ from django_ray.progress.pages import (
     Page,
     manifest_digest,
     seal,
+    unpack,
 )
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import Limits
@@ -44,6 +45,23 @@ class Pager:
         self._tail = bytearray()
         self._tail_items = 0
         self.count = 0
+
+    def resume(self, pages: Sequence[Page]) -> None:
+        """Go on with stored pages, in order; the last is open while it has room."""
+        for page in pages:
+            self.count += page.item_count
+        if pages and pages[-1].item_count < self._items:
+            last = pages[-1]
+            self._tail = bytearray(unpack(last.body, last.encoding)[:-1])
+            self._tail_items = last.item_count
+            pages = pages[:-1]
+        for page in pages:
+            self._note(page)
+
+    def _note(self, page: Page) -> None:
+        self._closed.append(page.digest)
+        self._closed_encoded += len(page.body)
+        self._closed_decoded += page.decoded_size
 
     @property
     def encoded(self) -> int:
@@ -98,9 +116,7 @@ class Pager:
         if not self._tail:
             return
         page = self._open_page()
-        self._closed.append(page.digest)
-        self._closed_encoded += len(page.body)
-        self._closed_decoded += page.decoded_size
+        self._note(page)
         self._fresh.append(page)
         self._tail = bytearray()
         self._tail_items = 0
@@ -140,12 +156,13 @@ class Topology:
         self._seen = 0
         self._ended: dict[PageKind, TruncationReason] = {}
         self._stored: frozenset[bytes] = frozenset()
-        # Beside a topology the run holds its stage row, events and session, and for the
-        # time of a promotion two superseded tail pages.
+        # Beside a topology the run holds its stage row, events, session and bequest, and for
+        # the time of a promotion two superseded tail pages.
         extras = (
             limits.stage_row
             + limits.events * (limits.event_encoded + 1)
             + limits.session_snapshot
+            + limits.bequest
         )
         self._run_encoded = limits.run_encoded - extras - 2 * limits.page_encoded
         self._run_decoded = limits.run_decoded - extras - 2 * limits.page_decoded
@@ -171,6 +188,21 @@ class Topology:
         encoded = self._nodes.encoded + self._edges.encoded
         decoded = self._nodes.decoded + self._edges.decoded
         return min(self._run_encoded - encoded, self._run_decoded - decoded)
+
+    @property
+    def ended(self) -> Mapping[PageKind, TruncationReason]:
+        """Say of each kind that takes no more why it does not."""
+        return self._ended
+
+    def resume(
+        self, pages: Sequence[Page], ended: Mapping[PageKind, TruncationReason]
+    ) -> None:
+        """Go on with a published topology, node pages first."""
+        self._nodes.resume([page for page in pages if page.kind == "nodes"])
+        self._edges.resume([page for page in pages if page.kind == "edges"])
+        self._seen = self._nodes.count
+        self._ended = dict(ended)
+        self._stored = frozenset(page.digest for page in pages)
 
     def extend(self, nodes: Sequence[NodeItem], edges: Sequence[Edges]) -> None:
         """Take registered nodes, by ordinal without a gap, and their edges."""

@@ -136,11 +136,22 @@ class Progress(Wire, frozen=True, tag="progress"):
 
 
 class States(Wire, frozen=True, tag="states"):
-    """State with try, and stage, of consecutive ordinals: one byte each. Contract 4.2."""
+    """State with try, and stage, of consecutive ordinals: one byte each. Contract 4.2.
+
+    An empty one is a mark of a resync: `NEWS` or `RESENT`.
+    """
 
     first: Ordinal
     states: StateBytes
     stages: StateBytes
+
+
+NEWS = States(0, b"", b"")
+"""Before it stands what the collector, or the one before it, has applied already: the
+arrays, and records that are not known committed. Behind it what none has applied."""
+
+RESENT = States(1, b"", b"")
+"""The resync is complete: all that the coordinator holds has been sent."""
 
 
 class Preview(Wire, frozen=True, tag="preview"):

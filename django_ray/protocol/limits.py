@@ -76,6 +76,9 @@ class Limits:
     series_buckets: int = 256
     session_snapshot: int = 16_384
     session_compact: int = 2 * KIB
+    bequest: int = 32 * KIB
+    bequest_hosts: int = 256
+    bequest_running: int = 1_024
 
     node_reserve: int = 256
     host: int = 64

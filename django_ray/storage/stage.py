@@ -31,6 +31,7 @@ SELECT o.size + p.encoded <= %(encoded)s::int8 AND o.size + p.decoded <= %(decod
 FROM (
     SELECT r.detail_bytes + coalesce(octet_length(r.events), 0)
         + coalesce(octet_length(r.session), 0)
+        + coalesce(octet_length(r.bequest), 0)
         + coalesce(octet_length(s.body), 0) AS size
     FROM django_ray_run AS r
     LEFT JOIN django_ray_stages AS s ON s.run_id = r.id

@@ -14,6 +14,7 @@ from django_ray.storage.pool import Connection, translated
 RUN_SAYS: LiteralString = """summary_revision = %(summary_revision)s::int8,
         events = coalesce(%(events)s::bytea, r.events),
         session = coalesce(%(session)s::bytea, r.session),
+        bequest = coalesce(%(bequest)s::bytea, r.bequest),
         expires_at = coalesce(
             to_timestamp(%(expires_at_ms)s::int8 / 1000.0), r.expires_at
         )"""
@@ -84,6 +85,7 @@ def spoken(publication: Publication) -> dict[str, columns.Value]:
         "summary": publication.summary,
         "events": publication.events,
         "session": publication.session,
+        "bequest": publication.bequest,
         "expires_at_ms": publication.expires_at_ms,
     }
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from django_ray.errors import StorageUnavailable
 from django_ray.progress.delta import Fenced, Moved, Outcome, Publication
 from django_ray.progress.pages import Candidate
+from django_ray.progress.standing import Standing
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import ReportingPolicy
-from django_ray.storage import load, pool, publish, stage, summaries
+from django_ray.storage import load, pool, publish, stage, standing, summaries
 from django_ray.storage.load import Begun
 from django_ray.storage.stage import Staged
 
@@ -36,6 +37,12 @@ class Writer:
         if isinstance(begun, Begun):
             self._begun = begun
         return begun
+
+    def load(self) -> Standing:
+        """Read back what earlier writers of the run have published."""
+        run = self._open_run()
+        with pool.connection(self._opened()) as conn:
+            return standing.read(conn, self._identity, run)
 
     def stage(self, candidate: Candidate) -> Staged | Fenced | Moved:
         """Store a candidate topology; no reader sees it yet."""

@@ -55,6 +55,7 @@ class Rig:
             silence_ms=SILENCE_MS,
             after_commit=after_commit,
             leave=self._leave,
+            observe=None,
         )
         self.handle = FakeHandle(self.ingest)
         self.producer = Producer(

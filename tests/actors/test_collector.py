@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.collector import REASONS, Collector
+from django_ray.progress.bequest import Bequest
 from django_ray.progress.pace import Pace
-from django_ray.protocol import frames
+from django_ray.progress.standing import Standing
+from django_ray.protocol import frames, records
 from django_ray.protocol.frames import ProducerKind, Status
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NodeState, ReportingPolicy
@@ -264,3 +266,107 @@ def test_the_status_is_small_and_holds_no_text_of_a_sender(collector):
     status = collector.status(START_MS)
     assert len(status) <= 80
     assert all(isinstance(value, int | str) for value in status.values())
+
+
+RUNNING = state(1, NodeState.RUNNING)
+
+
+def worker(number, *records, epoch=1):
+    return frame(
+        number, *records, producer=b"w" * 16, kind=ProducerKind.worker, epoch=epoch
+    )
+
+
+def test_what_is_kept_for_a_node_to_come_is_not_committed_before_it(collector):
+    collector.ingest(frame(1, node(0)), START_MS)
+    collector.ingest(worker(1, RUNNING), START_MS)
+    publish(collector)
+    assert collector.ingest(worker(2), START_MS).committed == 0
+    publish(collector, START_MS + 5_000)
+    assert collector.ingest(worker(3), START_MS).committed == 0
+    assert collector.ingest(frame(2, node(1)), START_MS).committed == 1
+    assert publish(collector, START_MS + 10_000).delta.counts.running == 1
+    assert collector.ingest(worker(4), START_MS).committed == 3
+
+
+def test_after_the_end_nothing_is_held_back_for_a_node_that_never_came(collector):
+    collector.ingest(worker(1, RUNNING), START_MS)
+    collector.ingest(frame(1, node(0), frames.End("SUCCEEDED", START_MS)), START_MS)
+    publish(collector)
+    collector.ingest(worker(2), START_MS)
+    assert collector.take(START_MS) is None
+    assert collector.ingest(worker(3), START_MS).committed == 2
+
+
+def test_an_open_question_of_what_was_before_is_answered_by_waiting():
+    collector = Collector(run_settings(), Pace(), START_MS)
+    answer = collector.ingest(frame(5, node(0), epoch=1), START_MS)
+    assert (answer.status, answer.writer_epoch) == (Status.RESYNC, 0)
+    assert collector.ingest(frame(6, epoch=0), START_MS).status is Status.RESYNC
+    collector.opened(1)
+    answer = collector.ingest(frame(7, node(0), epoch=0), START_MS)
+    assert (answer.status, answer.writer_epoch) == (Status.RESYNC, 1)
+    assert collector.ingest(frame(8, node(0), epoch=1), START_MS).status is Status.OK
+
+
+def left(registered=0, **changes):
+    values = {
+        "applied": 9,
+        "edges_ended": None,
+        "hosts": (),
+        "nodes_ended": None,
+        "producer": (b"p" * 16).hex(),
+        "reasons": (),
+        "registered": registered,
+        "running": (),
+        "schema": 1,
+        "stages": (),
+    }
+    return Bequest(**{**values, **changes})
+
+
+def test_a_successor_publishes_nothing_before_its_resync_is_complete():
+    collector = Collector(run_settings(), Pace(), START_MS)
+    collector.ingest(frame(1, node(0), state(0), epoch=0), START_MS)
+    collector.resume(Standing(bequest=left()), 2, START_MS)
+
+    answer = collector.ingest(frame(10, node(0), epoch=0), START_MS)
+    assert (answer.status, answer.applied, answer.committed) == (Status.RESYNC, 9, 0)
+    resync = (frames.States(0, b"\1", b"\0"), frames.NEWS, node(0), state(0))
+    for number, record in enumerate(resync, 11):
+        assert collector.ingest(frame(number, record, epoch=2), START_MS).applied
+        assert collector.take(START_MS + 60_000) is None
+        assert collector.ingest(frame(number, epoch=2), START_MS).committed == 0
+    collector.ingest(frame(15, frames.RESENT, epoch=2), START_MS)
+
+    taken = publish(collector)
+    assert taken.delta.counts.submitted == 1
+    assert taken.delta.bequest.applied == 15
+    assert collector.ingest(frame(16, epoch=2), START_MS).committed == 15
+
+
+def test_a_resync_told_twice_is_applied_once():
+    """An answer may be lost at any frame, and then all of it is sent again."""
+    collector = Collector(run_settings(), Pace(), START_MS)
+    collector.resume(Standing(bequest=left()), 2, START_MS)
+    error = frames.Failure("E", "text")
+    failed = state(0, NodeState.FAILED, START_MS, error=error)
+    resync = (
+        *(frames.States(0, b"\4", b"\0"), frames.NEWS, node(0), failed),
+        frames.RESENT,
+    )
+    collector.ingest(frame(10, epoch=0), START_MS)
+    for number, upto in enumerate((1, 2, 3, 4, 5), 11):
+        collector.ingest(frame(number, *resync[:upto], epoch=2), START_MS)
+    taken = publish(collector)
+    assert taken.delta.counts.failed == 1
+    assert sum(taken.delta.ended_by_minute) == 1
+    assert len(records.decode_events(taken.delta.events)) == 1
+
+
+def test_the_bequest_tells_the_coordinator_s_last_frame_and_no_worker_s(collector):
+    collector.ingest(worker(1), START_MS)
+    collector.ingest(frame(1, node(0)), START_MS)
+    collector.ingest(worker(2), START_MS)
+    bequest = publish(collector).delta.bequest
+    assert (bequest.producer, bequest.applied) == ((b"p" * 16).hex(), 1)

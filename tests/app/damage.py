@@ -229,11 +229,22 @@ for column, change, *found in (
     ("retention_days", "retention_days = 30", "summary_retention"),
     ("events", flip("events"), "events"),
     ("session", "session = '{{'", "session"),
+    ("bequest", "bequest = '{{'", "bequest"),
     ("writer_epoch", "writer_epoch = 99"),
     ("expires_at", "expires_at = '-infinity'"),
     ("created_at", "created_at = 'infinity'"),
 ):
     fault("run", column, "wrong", change, AVAILABLE, AVAILABLE, *found)
+
+fault(
+    "run",
+    "bequest",
+    "a node fewer",
+    swap("bequest", '"registered":4', '"registered":3'),
+    AVAILABLE,
+    AVAILABLE,
+    "bequest_registered",
+)
 
 # The published manifest.
 LOST = ("pages_orphaned", "row_without_node", "summary_pointers", "summary_retained")

@@ -14,15 +14,18 @@ from django_ray import conf
 from django_ray.errors import (
     ConfigurationError,
     GraphRefused,
+    IntegrityFault,
     InvalidCursor,
     LimitExceeded,
     ProtocolError,
 )
+from django_ray.progress import bequest
 from django_ray.progress import stages as rollup
+from django_ray.progress.bequest import Bequest
 from django_ray.progress.budget import Budget
 from django_ray.progress.graph import Graph
 from django_ray.progress.ledger import Ledger
-from django_ray.progress.recent import Events
+from django_ray.progress.recent import Events, Hosts
 from django_ray.progress.series import FIRST_WIDTH_MS, Series
 from django_ray.progress.stages import Stage, StageEdge, StageRow, Stages
 from django_ray.progress.topology import Topology
@@ -30,10 +33,11 @@ from django_ray.protocol import canonical, frames, records, summary, values
 from django_ray.protocol.frames import Failure, ProducerKind, Status
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EventItem, Fault
+from django_ray.protocol.vocabulary import ReportingPolicy
 from django_ray.readers import cursor, page
 from tests.actors.test_producer import Bench, report
 from tests.limits import planted
-from tests.progress.making import START, item, limits, node, progress, state
+from tests.progress.making import START, Run, item, limits, node, progress, state
 from tests.protocol.test_frames import make as frame
 
 WRITTEN, READ = {}, {}
@@ -226,8 +230,9 @@ def stored_topology_decoded(size):
 
 @written("run_encoded", "run_decoded", small=True)
 def run_bytes(past):
-    # A run's cap counts what else it may hold: stage row, events, session, two pages.
-    small = {"stage_row": 2_000, "session_snapshot": 0, "events": 0}
+    # A run's cap counts what else it may hold: stage row, events, session, what a
+    # collector leaves, two pages.
+    small = {"stage_row": 2_000, "session_snapshot": 0, "events": 0, "bequest": 0}
     pages = {"page_encoded": 400, "page_decoded": 400}
     whole = topology(V1, 3).candidate(1).manifest.decoded_bytes
     room = 2_000 + 2 * 400 + whole + 3 * V1.node_reserve
@@ -527,6 +532,52 @@ def stored_snapshot(size):
     return planted.reads_session(b'"' + b"s" * (size - 2) + b'"')
 
 
+@written("bequest_hosts")
+def hosts_left(number):
+    hosts = Hosts(V1.producers)
+    for each in range(number):
+        hosts.add(f"host-{each}")
+    return len(hosts.keys) == number
+
+
+@written("bequest_running")
+def running_left(number):
+    run = Run(policy=ReportingPolicy.summary)
+    run.apply(*(node(each) for each in range(number)))
+    run.apply(*(state(each, "RUNNING") for each in range(number)))
+    return len(run.take().bequest.running) == number
+
+
+def left(**changes):
+    fields = {
+        "applied": 0,
+        "edges_ended": None,
+        "hosts": (),
+        "nodes_ended": None,
+        "producer": "",
+        "reasons": (),
+        "registered": 0,
+        "running": (),
+        "schema": 1,
+        "stages": (),
+    }
+    data = bequest.encode(Bequest(**{**fields, **changes}))
+    try:
+        return bequest.decode(data) is not None
+    except IntegrityFault:
+        return False
+
+
+@read("bequest_hosts")
+def stored_hosts(number):
+    return left(hosts=(bequest.key("a"),) * number)
+
+
+@read("bequest_running")
+def stored_running(number):
+    return left(running=((1, 1),) * number)
+
+
 def stage_row(**changes):
     fields = {
         "edges": (),
@@ -670,7 +721,7 @@ def admitted_producers(number):
     ledger = Ledger(V1)
     first = msgspec.structs.replace(frame(), number=1, writer_epoch=0)
     found = [
-        ledger.judge(msgspec.structs.replace(first, producer=n.to_bytes(16)), 1)
+        ledger.judge(msgspec.structs.replace(first, producer=n.to_bytes(16)), 1, 0)
         for n in range(number)
     ]
     return set(found) == {Status.OK}

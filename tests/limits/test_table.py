@@ -32,6 +32,7 @@ NOT_PROBED = {
     "orphan_seconds": "Judged by PostgreSQL: tests/app/test_cleanup.py.",
     "response_items_default": "A default, no bound: compared below.",
     "response_decoded": "JSON is sent as it is: the encoded bound is the smaller one.",
+    "bequest": "No part is larger than its own bound: tests/progress/test_bequest.py.",
     "pending_calls": "Ray's own option of the collector's actor: tests/ray.",
 }
 """Limits whose use is no comparison of ours."""

@@ -35,8 +35,10 @@ MESSAGE = "m" * 400
 REASONS = TruncationReason
 
 PAGE = 4_096
-EXTRAS = V1.stage_row + V1.events * (V1.event_encoded + 1) + V1.session_snapshot
-"""What the run's cap leaves to stage row, events and session."""
+EXTRAS = (
+    V1.stage_row + V1.events * (V1.event_encoded + 1) + V1.session_snapshot + V1.bequest
+)
+"""What the run's cap leaves to stage row, events, session and bequest."""
 
 PROFILES = {
     "node_count_limit": {"retained_nodes": 5},

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ray.progress.counters import MAXIMUM_TRY, Change, Counters
-from django_ray.protocol.frames import States
+from django_ray.progress.counters import MAXIMUM_TRY, Change, Counters, byte
 from django_ray.protocol.summary import NodeCounts
 from django_ray.protocol.vocabulary import CODES, NODE_STATES, RANKS, NodeState
 
@@ -84,14 +83,6 @@ def test_the_try_of_a_retained_node_saturates():
         assert (counters.state(0), counters.try_(0)) == (RUNNING, told)
 
 
-def test_a_node_told_by_an_array_first_gets_its_stage_later():
-    counters = filled(2, stage=0)
-    counters.put(1, RUNNING, 2)
-    counters.restage(1, 7)
-    assert (counters.stage(0), counters.stage(1)) == (0, 7)
-    assert (counters.state(1), counters.try_(1)) == (RUNNING, 2)
-
-
 @pytest.mark.parametrize(
     ("runs", "found"),
     [
@@ -124,24 +115,58 @@ def test_chunks_hold_both_arrays_by_ordinal():
     assert list(Counters().chunks(2)) == []
 
 
-def test_a_fresh_collector_takes_all_from_the_chunks():
-    counters = filled(100, stage=2)
-    for ordinal in range(100):
+def all_states(counters):
+    return b"".join(chunk.states for chunk in counters.chunks(7))
+
+
+def various(number):
+    counters = filled(number, stage=2)
+    for ordinal in range(number):
         counters.put(ordinal, NODE_STATES[ordinal % 7], 1 + ordinal % 40)
-    other = Counters()
-    changes = [change for chunk in counters.chunks(7) for change in other.merge(chunk)]
+    return counters
+
+
+def test_an_array_fills_in_what_is_not_known():
+    counters, other = various(100), filled(100, stage=2)
+    changes = list(other.merge(all_states(counters)))
     assert other.counts() == counters.counts()
     assert list(other.chunks(1_000)) == list(counters.chunks(1_000))
-    assert changes[4] == Change(4, None, FAILED, 2)
-    assert len(changes) == 100
+    assert changes[3] == Change(4, PENDING, FAILED)
+    assert [each.ordinal for each in changes if each.ordinal < 10] == [
+        *range(1, 7),
+        *range(7, 10),
+    ]
+
+
+def test_nodes_are_counted_with_what_their_bytes_say():
+    counters, other = various(100), filled(3, stage=1)
+    other.extend(all_states(counters), b"\x02" * 100)
+    assert len(other) == 103
+    assert other.count(PENDING) == counters.count(PENDING) + 3
+    assert other.count(FAILED) == counters.count(FAILED)
+    assert (other.state(7), other.try_(7), other.stage(7)) == (FAILED, 5, 2)
+
+
+@pytest.mark.parametrize("try_", [1, 2, 32, 33])
+def test_a_node_s_byte_says_its_state_and_try(try_):
+    counters = Counters()
+    counters.extend(bytes([byte(FAILED, try_)]), b"\0")
+    assert (counters.state(0), counters.try_(0)) == (FAILED, min(try_, MAXIMUM_TRY))
+
+
+def test_the_nodes_of_each_stage_are_counted_by_state():
+    counters = Counters()
+    for stage, state in ((0, RUNNING), (0, FAILED), (5, RUNNING), (5, RUNNING)):
+        counters.put(counters.add(stage), state, 9)
+    assert counters.by_stage() == {0: [0, 0, 1, 0, 1, 0, 0], 5: [0, 0, 2, 0, 0, 0, 0]}
 
 
 def test_merging_again_changes_nothing():
     counters = filled(10)
     counters.put(4, RUNNING, 2)
-    other = Counters()
+    other = filled(10)
     for _ in range(2):
-        changes = [x for chunk in counters.chunks(4) for x in other.merge(chunk)]
+        changes = list(other.merge(all_states(counters)))
     assert changes == []
     assert other.counts() == counters.counts()
 
@@ -150,20 +175,15 @@ def test_merging_never_moves_a_node_back():
     counters = filled(3)
     counters.put(0, SUCCEEDED, 1)
     counters.put(1, RUNNING, 2)
-    record = States(
-        first=0,
-        states=bytes([CODES[RUNNING], CODES[SUCCEEDED], CODES[SUBMITTED]]),
-        stages=bytes(3),
-    )
-    assert list(counters.merge(record)) == [Change(2, PENDING, SUBMITTED, 0)]
+    states = bytes([CODES[RUNNING], CODES[SUCCEEDED], CODES[SUBMITTED]])
+    assert list(counters.merge(states)) == [Change(2, PENDING, SUBMITTED)]
     assert counters.state(0) is SUCCEEDED
     assert (counters.state(1), counters.try_(1)) == (RUNNING, 2)
 
 
-def test_an_array_beyond_the_known_nodes_is_not_applied():
+def test_an_array_tells_of_known_nodes_alone():
     counters = filled(3)
-    record = States(first=4, states=b"\x03", stages=b"\x00")
-    assert list(counters.merge(record)) == []
+    assert len(list(counters.merge(b"\x03" * 5))) == 3
     assert len(counters) == 3
 
 

@@ -39,7 +39,6 @@ def test_the_latest_of_each_kind_is_kept_whatever_the_order():
     for try_ in (2, 3, 1):
         early.keep_preview(preview(1, b"%d" % try_, try_=try_))
 
-    assert early.state(1) == state(1, "SUBMITTED", try_=2)
     latest = preview(1, b"3", try_=3)
     assert early.pop(1) == (state(1, "SUBMITTED", try_=2), progress(1, 3), latest)
 
@@ -51,8 +50,7 @@ def test_of_equals_the_first_stays():
     early.keep_preview(preview(1, b"1"))
     early.keep_preview(preview(1, b"2"))
 
-    assert early.state(1).at_ms == START
-    assert early.pop(1).preview == preview(1, b"1")
+    assert early.pop(1) == (state(1, "RUNNING", START), None, preview(1, b"1"))
 
 
 def test_what_is_handed_out_makes_room():
@@ -61,4 +59,13 @@ def test_what_is_handed_out_makes_room():
 
     assert early.pop(1) == (None, progress(1), None)
     assert early.pop(1) == (None, None, None)
-    assert (len(early), early.state(1)) == (0, None)
+    assert len(early) == 0
+
+
+@pytest.mark.parametrize(("known", "found"), [(1, [0]), (2, [0, 1]), (9, [0, 1, 2])])
+def test_nodes_that_became_known_are_found(known, found):
+    early = Early()
+    for ordinal in (0, 1, 2):
+        early.keep_report(ordinal, progress(ordinal))
+
+    assert early.below(known) == found

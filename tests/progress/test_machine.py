@@ -33,6 +33,7 @@ PROFILES = (
         page_decoded=400,
         stage_row=2_000,
         session_snapshot=0,
+        bequest=0,
         events=1,
         event_encoded=200,
         run_encoded=2_000 + 201 + 800 + 2_600,

@@ -215,16 +215,6 @@ def test_what_is_told_later_than_an_early_state_wins():
     assert made.take(START).counts.succeeded == 1
 
 
-def test_an_early_report_by_task_is_kept_too():
-    made = model(1)
-    apply(made, frames.States(0, bytes(2), bytes(2)), frames.Task(1, b"task"))
-
-    assert apply(made, progress(b"task", 1, message="m")) == [None]
-    apply(made, node(1))
-
-    assert made.take(START).details[1].message == "m"
-
-
 @pytest.mark.parametrize("array_first", [True, False])
 @pytest.mark.parametrize("array", [1, 2, 3, 2 | 1 << 3])
 def test_an_array_between_a_leaf_and_its_node_loses_nothing(array, array_first):
@@ -235,19 +225,17 @@ def test_an_array_between_a_leaf_and_its_node_loses_nothing(array, array_first):
     ]
     apply(made, *(records if array_first else records[::-1]))
     apply(made, progress(1, 1, try_=array >> 3 | 1, message="m"))
-    before = made.take(START)
-    made.restore(before)
-    apply(made, node(1))
+    apply(made, node(1), frames.RESENT)
 
     delta = made.take(START)
 
     state_, try_ = delta.details[1].state, delta.details[1].try_
     assert state_ == ("RUNNING", "SUCCEEDED")[array == 3]
     assert try_ == (array >> 3) + 1
-    assert delta.counts == before.counts
     assert delta.counts.of(state_) == 1
     assert stages.decode(delta.stages).stages[0].counts[NODE_STATES.index(state_)] == 1
     if try_ == 1:
+        assert delta.details[1].message == "m"
         assert (delta.details[1].started_ms, delta.details[1].host) == (START + 7, "h")
 
 
@@ -255,7 +243,7 @@ def test_an_array_between_a_leaf_and_its_node_loses_nothing(array, array_first):
 def test_a_try_past_the_counters_is_the_rows_all_the_same(try_):
     made = model(1)
     apply(made, state(1, "RUNNING", try_=try_))
-    apply(made, frames.States(0, bytes(2), bytes(2)), node(1))
+    apply(made, frames.States(0, bytes(2), bytes(2)), node(1), frames.RESENT)
 
     delta = made.take(START)
 
@@ -395,33 +383,51 @@ def test_previews_take_what_is_left_in_order_of_commit():
     assert run.store.read().detail.reasons == ("detail_size_limit",)
 
 
-def test_a_resent_array_sets_states_without_times():
+def test_an_array_sets_the_states_that_no_record_tells():
     made = model(3)
     apply(made, state(0, "RUNNING"))
 
     record = frames.States(0, bytes((1, 2, 3 | 1 << 3)), bytes(3))
-    apply(made, record, record)
+    for _ in range(2):
+        apply(made, record, frames.NEWS, frames.RESENT)
 
     delta = made.take(START)
     assert [each.state for each in delta.details] == ["RUNNING", "RUNNING", "SUCCEEDED"]
     assert [each.try_ for each in delta.details] == [1, 1, 2]
-    assert told(made) == {"applied": 5, "resent": 1}
+    assert told(made) == {"applied": 5, "resent": 5}
 
 
-def test_nodes_told_by_an_array_first_are_registered_with_their_state():
+def test_an_array_takes_no_times_from_the_record_that_has_them():
     made = model(1)
-    apply(made, frames.States(0, bytes((0, 2, 5)), bytes((0, 200, 7))))
+    record = state(0, "FAILED", START + 9, started_ms=START, host="h")
 
-    before = made.take(START)
-    apply(made, node(1), node(2), now=START)
-    made.restore(before)
-    after = made.take(START)
+    apply(made, frames.States(0, b"\4", b"\0"), frames.NEWS, record, frames.RESENT)
 
-    assert (before.counts.total, before.waiting, len(before.nodes)) == (3, 2, 1)
-    assert (after.counts, after.waiting) == (before.counts, 0)
-    assert [each.state for each in after.details] == ["PENDING", "RUNNING", "CANCELLED"]
-    (row,) = stages.decode(after.stages).stages
-    assert row.counts == (1, 0, 1, 0, 0, 1, 0)
+    delta = made.take(START)
+    assert (delta.details[0].started_ms, delta.details[0].ended_ms) == (
+        START,
+        START + 9,
+    )
+    assert sum(delta.ended_by_minute) == 1
+    assert len(decode_events(delta.events)) == 1
+
+
+def test_an_array_with_a_piece_missing_says_nothing():
+    made = model(3)
+
+    apply(made, frames.States(0, b"\3", b"\0"), frames.States(2, b"\3", b"\0"))
+    apply(made, frames.RESENT)
+
+    assert told(made)["gap"] == 1
+    assert made.take(START).counts.succeeded == 1
+
+
+def test_an_array_counts_no_node_that_is_not_registered():
+    made = model(1)
+
+    apply(made, frames.States(0, bytes((0, 2, 5)), bytes((0, 200, 7))), frames.RESENT)
+
+    assert made.take(START).counts.total == 1
 
 
 def test_waiting_nodes_are_in_the_counts_and_their_rows_wait_with_them():

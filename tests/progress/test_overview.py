@@ -15,7 +15,8 @@ FAILED = State(3, 0, 1, NodeState.FAILED, AT, AT - 5, None, 0, Failure("E", "no"
 @pytest.fixture
 def overview():
     overview = Overview(V1, full=True)
-    overview.place(overview.discovered("leaf", 2), 0, retained=True)
+    overview.discovered(2)
+    overview.place(overview.index("leaf"), 0, retained=True)
     return overview
 
 
@@ -43,7 +44,8 @@ def test_a_failure_is_an_event_of_its_node(overview):
 
 def test_without_full_only_counts_are_kept():
     overview = Overview(V1, full=False)
-    assert overview.discovered("leaf", 2) == 0
+    overview.discovered(2)
+    assert overview.index("leaf") == 0
     overview.moved(0, NodeState.PENDING, NodeState.FAILED, AT)
     overview.started(0, AT - 5)
     overview.ended(0, FAILED, AT - 5, AT)

@@ -22,6 +22,7 @@ def tight(**changes):
         page_decoded=400,
         stage_row=2_000,
         session_snapshot=0,
+        bequest=0,
         events=1,
         event_encoded=200,
         **changes,
