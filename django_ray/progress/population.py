@@ -150,7 +150,7 @@ class Population:
             case frames.Node():
                 return self._apply_node(record, now_ms)
             case frames.Progress():
-                return self._apply_progress(record)
+                return self._apply_progress(record, now_ms)
             case frames.Preview():
                 return self._apply_preview(record)
             case frames.Task():
@@ -246,14 +246,31 @@ class Population:
         if early.preview is not None:
             self._apply_preview(early.preview)
 
-    def _apply_progress(self, record: frames.Progress) -> str:
+    def _apply_progress(self, record: frames.Progress, now_ms: int) -> str:
         target = record.target
-        ordinal = self._tasks.get(target, -1) if isinstance(target, bytes) else target
-        if ordinal < 0:
-            return "unknown_task"
+        if isinstance(target, bytes):
+            known = self._tasks.get(target)
+            if known is None:
+                return "unknown_task"
+            ordinal = known
+            self._begin(ordinal, record, now_ms)
+        else:
+            ordinal = target
         if not self._is_known(ordinal):
             return self._early.keep_report(ordinal, record)
         return self._report(ordinal, record)
+
+    def _begin(self, ordinal: int, record: frames.Progress, now_ms: int) -> None:
+        """Take a node known by its Ray task to RUNNING: nobody else says that it runs."""
+        running = frames.State(
+            ordinal,
+            record.invocation,
+            record.try_,
+            NodeState.RUNNING,
+            record.at_ms,
+            host=record.host,
+        )
+        self._apply_state(running, now_ms)
 
     def _is_known(self, ordinal: int) -> bool:
         """Claim that a node's detail is there, or never will be."""

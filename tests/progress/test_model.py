@@ -273,6 +273,41 @@ def test_progress_of_an_unknown_task_is_asked_for_again():
     assert made.tallies["unknown_task"] == 1
 
 
+@pytest.mark.parametrize("policy", ["full", "summary"])
+def test_the_first_report_by_task_says_that_its_node_runs(policy):
+    made = model(1, ReportingPolicy(policy))
+    apply(made, frames.Task(0, b"task"), state(0, "SUBMITTED", START + 1))
+
+    apply(made, progress(b"task", 1, at_ms=START + 5, host="h"))
+    apply(made, progress(b"task", 2, at_ms=START + 9))
+
+    delta = made.take(START + 9)
+    assert (delta.counts.running, delta.counts.submitted) == (1, 0)
+    assert delta.hosts == 1
+    if policy == "full":
+        detail = delta.details[0]
+        assert (detail.state, detail.started_ms) == ("RUNNING", START + 5)
+        assert (detail.submitted_ms, detail.reported_ms) == (START + 1, START + 9)
+
+
+@pytest.mark.parametrize("policy", ["full", "summary"])
+def test_a_report_by_task_opens_no_node_that_has_ended(policy):
+    made = model(1, ReportingPolicy(policy))
+    apply(made, frames.Task(0, b"task"), state(0, "SUCCEEDED"))
+
+    apply(made, progress(b"task", 1))
+
+    counts = made.take(START).counts
+    assert (counts.succeeded, counts.running) == (1, 0)
+
+
+def test_a_report_by_ordinal_moves_no_state():
+    made = model(1)
+    apply(made, state(0, "SUBMITTED"), progress(0, 1))
+
+    assert made.take(START).counts.submitted == 1
+
+
 @pytest.mark.parametrize(("tasks", "known"), [(3, True), (4, True), (5, False)])
 def test_tasks_are_remembered_in_bounded_memory(tasks, known):
     made = model(9, retained_nodes=4)
