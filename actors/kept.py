@@ -22,6 +22,10 @@ LASTING = 1_024
 SWEEP = 1_024
 """Void entries borne before they are swept out."""
 
+REPEATS = 120
+"""How often a value is queued again whose node the collector does not know: a minute of a
+worker's intervals. A task that is no node stays unknown for good."""
+
 Key = int | bytes | tuple[str, int]
 
 
@@ -31,7 +35,7 @@ class Entry:
     `since` is the first frame that carried it and is not known to be lost, 0 without one.
     """
 
-    __slots__ = ("data", "key", "lasting", "number", "rank", "since")
+    __slots__ = ("data", "key", "lasting", "number", "rank", "repeats", "since")
 
     def __init__(self, data: bytes, key: Key | None, rank: int, lasting: bool) -> None:
         self.data: bytes | None = data
@@ -40,6 +44,7 @@ class Entry:
         self.lasting = lasting
         self.number = 0
         self.since = 0
+        self.repeats = 0
 
 
 class Kept:
@@ -99,6 +104,7 @@ class Kept:
                     self.queued_bytes += len(data) - len(held.data)
                     held.data, held.rank, held.lasting = data, rank, lasting
                     held.since = 0
+                    held.repeats = 0
                     return True
             entry = Entry(data, key, rank, lasting)
             self._append(entry)
@@ -169,14 +175,23 @@ class Kept:
             self._note_settled()
 
     def repeat(self, key: Key) -> None:
-        """Queue a slot's value again, as what carried it was not applied."""
+        """Queue a slot's value again, as what carried it was not applied.
+
+        After `REPEATS` times it is given up and counted in `dropped`.
+        """
         with self._lock:
             held = self._slots.get(key)
-            if held is not None and held.number and held.data is not None:
+            if held is None or not held.number or held.data is None:
+                return
+            if held.repeats < REPEATS:
                 entry = Entry(held.data, key, held.rank, held.lasting)
+                entry.repeats = held.repeats + 1
                 self._append(entry)
                 self._slots[key] = entry
-                self._annul(held)
+            else:
+                del self._slots[key]
+                self.dropped += 1
+            self._annul(held)
 
     def restart(
         self, applied: int, first: Iterable[bytes], news: bytes, last: bytes

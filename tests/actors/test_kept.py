@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from actors.kept import Kept
+from actors.kept import REPEATS, Kept
 
 
 def fill(kept, count, start=0):
@@ -91,6 +91,36 @@ def test_a_value_is_repeated_only_while_it_is_the_latest_and_was_sent():
     kept.repeat(b"task")
     kept.commit(1)
     assert kept.cut(2, 1_000, 10) == [b"value"]
+
+
+@pytest.mark.parametrize("number", [REPEATS - 1, REPEATS, REPEATS + 1])
+def test_a_value_that_nobody_knows_is_given_up_after_so_many_repeats(number):
+    kept = Kept(10)
+    kept.put(b"task", 1, b"value", lasting=False)
+    for frame in range(1, number + 1):
+        kept.cut(frame, 1_000, 10)
+        kept.repeat(b"task")
+        kept.commit(frame)
+
+    given_up = number > REPEATS
+    assert kept.cut(number + 1, 1_000, 10) == ([] if given_up else [b"value"])
+    assert kept.dropped == given_up
+    kept.commit(number + 1)
+    assert kept.settled.is_set()
+    assert len(kept) == 0
+
+
+def test_a_newer_value_is_repeated_anew():
+    kept = Kept(10)
+    kept.put(b"task", 1, b"old", lasting=False)
+    for frame in range(1, REPEATS + 1):
+        kept.cut(frame, 1_000, 10)
+        kept.repeat(b"task")
+    kept.put(b"task", 2, b"new", lasting=False)
+    kept.cut(REPEATS + 1, 1_000, 10)
+    kept.repeat(b"task")
+
+    assert kept.cut(REPEATS + 2, 1_000, 10) == [b"new"]
 
 
 def told(kept, number):
