@@ -10,13 +10,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from dataclasses import dataclass
 from typing import cast
 
 from ray.dag import FunctionNode
 
-from actors import dag, internals
+from actors import ids, internals, leaf
 from actors.coordinator import Coordinator, require_window
-from actors.window import Fetched, Flight, Window, fetch
+from actors.functions import Function, Method
+from actors.values import Given, references
+from actors.window import Flight, Window, fetch
 from django_ray.errors import GraphRefused
 from django_ray.protocol import text
 
@@ -64,11 +67,35 @@ def fan_out(
     """
     if max_in_flight is not None:
         require_window(max_in_flight)
+    work = _work(coordinator, function)
+    fan = Fan(coordinator, coordinator.begin(), work, items, key, group)
+    return fan.results(max_in_flight, refs, fail)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is called with each item, its path, and the name its options give it."""
+
+    function: Function | Method
+    path: str
+    name: str | None
+
+
+def _work(coordinator: Coordinator, function: object) -> Work:
+    bound = internals.bound(function)
+    if bound is not None:
+        actor, name, options = bound
+        returns = leaf.number(options["num_returns"])
+        path = ids.shown(f"{internals.class_path(actor)}.{name}")
+        return Work(Method(actor, name, options, returns), path, ids.name(options))
     node = function.bind() if hasattr(function, "bind") else None
     if not isinstance(node, FunctionNode):
-        raise GraphRefused("fan_out takes a function made with ray.remote")
-    fan = Fan(coordinator, coordinator.begin(), node, items, key, group)
-    return fan.results(max_in_flight, refs, fail)
+        raise GraphRefused(
+            "fan_out takes a function made with ray.remote, or a method of an actor"
+        )
+    body, options = internals.body(node), internals.options(node)
+    made = coordinator.function(body, options, named=True)
+    return Work(made, ids.path(body), ids.name(options))
 
 
 class _Thread(threading.local):
@@ -88,22 +115,20 @@ class Fan:
         self,
         coordinator: Coordinator,
         call: int,
-        node: FunctionNode,
+        work: Work,
         items: Iterable[object],
         key: Callable[[object], object] | None,
         group: str | None,
     ) -> None:
-        options = internals.options(node)
-        path = dag.path(internals.body(node))
-        name = options.get("name")
+        path = work.path
         self._coordinator = coordinator
-        self._function = coordinator.function(internals.body(node), options, named=True)
+        self._function = work.function
         self._call = call
         self._items = items
         self._key = key
-        self._label = name if isinstance(name, str) else path
+        self._label = path if work.name is None else work.name
         self._stage = path if group is None else group
-        self._name = text.label(path, dag.ID_PATH) if group is None else group
+        self._name = text.label(path, ids.ID_PATH) if group is None else group
         self._order: deque[Slot] = deque()
         self._count = 0
         self._broken: Exception | None = None
@@ -175,7 +200,7 @@ class Fan:
         try:
             name = index if self._key is None else _checked(self._key(item))
             if coordinator.has_handed_out:
-                sources = coordinator.nodes_of(dag.references(item))
+                sources = coordinator.nodes_of(references(item))
             ordinal = coordinator.register(
                 f"{self._call}.{self._name}[{name}]", self._label, self._stage, sources
             )
@@ -206,7 +231,7 @@ class Fan:
             # One of them cannot be unpickled here: its own turn will tell which.
             return
         for flight, value in zip(flights, cast("list[object]", values), strict=True):
-            flight.value = Fetched(value)
+            flight.value = Given(value)
 
     def _result(
         self, slot: Slot, refs: bool, fail: Callable[[int, str], object] | None
@@ -217,7 +242,7 @@ class Fan:
         elif outcome.error is not None:
             error = outcome.error
         elif refs:
-            self._coordinator.hand_out(dag.references(outcome.value), outcome.ordinal)
+            self._coordinator.hand_out(references(outcome.value), outcome.ordinal)
             return outcome.value
         else:
             try:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Protocol, cast
 import ray
 from ray import _raylet
 from ray._private import worker
+from ray.actor import ActorHandle, ActorMethod
 from ray.exceptions import GetTimeoutError
+from ray.experimental import get_local_object_locations, internal_kv
 
 from django_ray.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from ray.dag import DAGNode, FunctionNode, InputAttributeNode
+    from ray.dag.class_node import ClassMethodNode, ClassNode
 
 RELEASES = "2.60."
 """The releases whose private names these are."""
@@ -24,8 +27,18 @@ RELEASES = "2.60."
 Body = Callable[..., object]
 Options = Mapping[str, object]
 
+Actor = ActorHandle[object]
+
 RAW = b"RAW"
 """Ray's mark of a value that is plain bytes; an error's mark is a number."""
+
+LOOK_BYTES = 1024 * 1024
+LOOK_MS = 10_000
+"""A value on another machine is fetched to see whether it is an error when it is not
+larger, and for no longer. Larger ones pass for what they mostly are: a success."""
+
+NAMESPACE = b"django_ray"
+"""Where `remember` keeps runs in the cluster's own store of keys."""
 
 
 class Held(Protocol):
@@ -46,6 +59,8 @@ class Core(Protocol):
     """What is used of Ray's core worker."""
 
     def get_current_task_attempt_number(self) -> int: ...
+
+    def get_current_root_detached_actor_id(self) -> ray.ActorID: ...
 
     def object_exists(self, ref: object, memory_only: bool) -> bool: ...
 
@@ -70,19 +85,83 @@ def attempt() -> int:
     return _core().get_current_task_attempt_number()
 
 
+def root_actor() -> bytes | None:
+    """Return the id of the detached actor that all work of this process stems from."""
+    root = _core().get_current_root_detached_actor_id()
+    return None if root.is_nil() else root.binary()
+
+
+def remember(actor: bytes, run: bytes) -> None:
+    """Tell every process of the cluster, on demand, what an actor's run is."""
+    internal_kv._internal_kv_put(actor, run, namespace=NAMESPACE)
+
+
+def recall(actor: bytes) -> bytes | None:
+    """Return what is remembered of an actor; one call to the cluster's head."""
+    known: bytes | None = internal_kv._internal_kv_get(actor, namespace=NAMESPACE)
+    return known
+
+
+def forget(actor: bytes) -> None:
+    """Remember nothing of an actor any more."""
+    internal_kv._internal_kv_del(actor, namespace=NAMESPACE)
+
+
+def identity(actor: Actor) -> bytes:
+    """Return an actor's id."""
+    found: ray.ActorID = actor._actor_id
+    return found.binary()
+
+
 def upstream(node: "DAGNode") -> "list[DAGNode]":
     """Return the nodes `node` was bound with, containers included, with duplicates."""
     nodes: list[DAGNode] = node._upstream_nodes
     return nodes
 
 
-def body(node: "FunctionNode") -> Body:
-    """Return the user's function of a node."""
+def body(node: "FunctionNode | ClassNode") -> Body:
+    """Return the user's function of a node, or the class as Ray has changed it."""
     function: Body = node._body
     return function
 
 
-def options(node: "FunctionNode") -> Options:
+def users_class(node: "ClassNode") -> type:
+    """Return the class of a node as its author wrote it."""
+    written: type = node._body.__ray_actor_class__
+    return written
+
+
+def parent(node: "ClassMethodNode") -> "ClassNode | Actor":
+    """Return what a method is called on: an actor of the graph, or a live one."""
+    return cast("ClassNode | Actor", node._parent_class_node)
+
+
+def bound(method: object) -> tuple[Actor, str, Options] | None:
+    """Return actor, name and options of a live actor's method; None of anything else."""
+    given: Options = {}
+    if not isinstance(method, ActorMethod):
+        # What `.options(…)` of a method gives; nothing but these two is in it.
+        given = getattr(method, "_options", given)
+        method = getattr(method, "_actor_method", None)
+    if not isinstance(method, ActorMethod):
+        return None
+    told = {"num_returns": method._num_returns, **given}
+    return method._actor, method._method_name, told
+
+
+def class_path(actor: Actor) -> str:
+    """Return the path of a live actor's class."""
+    written = actor._ray_actor_creation_function_descriptor
+    return f"{written.module_name}.{written.class_name}"
+
+
+def method_returns(body: Callable[..., object]) -> int | str | None:
+    """Return how many values `@ray.method` says that a method returns."""
+    number: int | str | None = getattr(body, "__ray_num_returns__", None)
+    return number
+
+
+def options(node: "DAGNode") -> Options:
     """Return a node's options uncopied: their identity says which nodes share them."""
     bound: Options = node._bound_options
     return bound
@@ -92,6 +171,17 @@ def accessor(node: "InputAttributeNode") -> str:
     """Return `__getattr__` or `__getitem__`: how the node takes its part of the input."""
     method: str = node._accessor_method
     return method
+
+
+def hidden(value: object) -> "list[DAGNode]":
+    """Return the nodes anywhere in a value, found by pickling it."""
+    from ray.dag.py_obj_scanner import _PyObjScanner
+
+    scanner: _PyObjScanner[DAGNode, object] = _PyObjScanner()
+    try:
+        return scanner.find_nodes(value)
+    finally:
+        scanner.clear()  # type: ignore[no-untyped-call]
 
 
 def replace(value: object, found: "Callable[[DAGNode], object]") -> object:
@@ -148,12 +238,23 @@ def is_inline(ref: "ray.ObjectRef[object]") -> bool:
 
 
 def is_failure(ref: "ray.ObjectRef[object]") -> bool | None:
-    """Claim that an ended ref holds an error, without fetching or unpickling its value.
+    """Claim that an ended ref holds an error, without unpickling its value.
 
-    None when the value lies in another node's store, where only fetching it would tell.
+    None when a large value lies on another machine, where only fetching it would tell.
     """
     try:
         (held,) = _core().get_objects([ref], 0)
+    except GetTimeoutError:
+        return _is_failure_elsewhere(ref)
+    return held is not None and held.metadata.isdigit()
+
+
+def _is_failure_elsewhere(ref: "ray.ObjectRef[object]") -> bool | None:
+    size = get_local_object_locations([ref]).get(ref, {}).get("object_size")
+    if size is None or size > LOOK_BYTES:
+        return None
+    try:
+        (held,) = _core().get_objects([ref], LOOK_MS)
     except GetTimeoutError:
         return None
     return held is not None and held.metadata.isdigit()

@@ -12,9 +12,8 @@ its output: neither depends on how long its process lives. Contract 6, architect
 
 import functools
 import inspect
-import itertools
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from typing import cast
 
@@ -26,14 +25,13 @@ from ray.remote_function import RemoteFunction
 from actors import internals, projector, reports
 from actors.internals import Body, Options
 from actors.reports import Reports, host, now_ms
+from actors.voice import Voice
 from django_ray.errors import GraphRefused, ProtocolError
 from django_ray.protocol import frames, preview, values
-from django_ray.protocol.limits import V1
 
 STREAMING = -1
 """Stands for the number of returns of a streaming generator."""
 
-COUNTER_BITS = 40
 BACKPRESSURE = "_generator_backpressure_num_objects"
 TAG = "django_ray_status"
 """The attribute by which an error carries the status of its leaf."""
@@ -92,12 +90,18 @@ def status_of(error: BaseException) -> Status | None:
 
 def returns(body: Body, options: Options) -> int:
     """Return how many values a function returns by its options, or STREAMING."""
-    number = options.get("num_returns")
-    if number == "dynamic":
+    told = options.get("num_returns")
+    generates = told is None and inspect.isgeneratorfunction(body)
+    return number("streaming" if generates else told)
+
+
+def number(num_returns: object) -> int:
+    """Return the meaning of Ray's option: how many values, or STREAMING."""
+    if num_returns == "dynamic":
         raise GraphRefused("num_returns='dynamic' is not supported; use 'streaming'")
-    if number == "streaming" or (number is None and inspect.isgeneratorfunction(body)):
+    if num_returns == "streaming":
         return STREAMING
-    return number if isinstance(number, int) else 1
+    return num_returns if isinstance(num_returns, int) else 1
 
 
 def wrap(body: Body, options: Options) -> RemoteFunction:
@@ -106,15 +110,15 @@ def wrap(body: Body, options: Options) -> RemoteFunction:
     Its last return is the status; of a stream it is the last item. Make it once for a
     function and its options: Ray exports each by itself.
     """
-    number = returns(body, options)
+    several = returns(body, options)
     shown = preview.marked(body)
-    streams = number == STREAMING
-    call = _stream(body, shown) if streams else _task(body, number, shown)
+    streams = several == STREAMING
+    call = _stream(body, shown) if streams else _task(body, several, shown)
     functools.update_wrapper(call, body, assigned=_KEPT_NAMES)
     # With it Ray would check a call's arguments against the user's signature.
     del call.__wrapped__  # type: ignore[attr-defined]
     vars(call).pop("__signature__", None)
-    wrapped = {**options, "num_returns": "streaming" if streams else number + 1}
+    wrapped = {**options, "num_returns": "streaming" if streams else several + 1}
     return _remote(call, wrapped)
 
 
@@ -124,8 +128,8 @@ def plain(body: Body, options: Options) -> RemoteFunction:
     One that returns nothing has a return here all the same: without one nobody could tell
     that it has ended.
     """
-    number = returns(body, options)
-    told = {**options, "num_returns": "streaming" if number < 0 else max(1, number)}
+    several = returns(body, options)
+    told = {**options, "num_returns": "streaming" if several < 0 else max(1, several)}
     return _remote(body, told)
 
 
@@ -167,27 +171,15 @@ def _stream(body: Body, shown: str | None) -> Callable[..., object]:
     return call
 
 
-class Leaf:
+class Leaf(Voice):
     """One execution of a node in this process."""
 
-    __slots__ = (
-        "_attempt",
-        "_ordinal",
-        "_refused",
-        "_reports",
-        "_said",
-        "_started_ms",
-        "_try",
-    )
+    __slots__ = ("_ordinal", "_started_ms")
 
     def __init__(self, way: Reports, ordinal: int, try_: int) -> None:
-        self._reports = way
+        super().__init__(way, ordinal, try_, internals.attempt())
         self._ordinal = ordinal
-        self._try = try_
-        self._attempt = internals.attempt()
         self._started_ms = now_ms()
-        self._refused: set[str] = set()
-        self._said: frames.Progress | None = None
         way.producer.running(ordinal, try_, self._started_ms, host())
         _current.set(self)
 
@@ -204,8 +196,8 @@ class Leaf:
         ended_ms = now_ms()
         way, said, seen = self._reports, None, None
         if self._ordinal < way.detailed_nodes:
-            if self._said is not None and way.producer.holds_progress(self._ordinal):
-                said = self._said
+            if self.said is not None and way.producer.holds_progress(self._ordinal):
+                said = self.said
             if shown is not None:
                 seen = projector.of(shown).preview(output, way.redactor)
         return _encoder.encode(
@@ -249,79 +241,8 @@ class Leaf:
                 _current.set(None)
             yield item
 
-    def report(
-        self,
-        current: object,
-        total: object,
-        message: object,
-        metrics: Mapping[str, values.Metric] | None,
-    ) -> None:
-        """Report progress; what cannot be reported is refused by name, never raised."""
-        try:
-            done, whole = values.progress(current, total)
-        except ProtocolError as exc:
-            self._refuse(exc.reason)
-            return
-        except Exception:
-            # The numbers are of the user's classes, and so is what converting them raises.
-            self._refuse("malformed")
-            return
-        self._said = frames.Progress(
-            target=self._ordinal,
-            invocation=0,
-            try_=self._try,
-            # Another attempt of Ray's runs in another process and must not be older.
-            sequence=(self._attempt << COUNTER_BITS) + next(_sequence),
-            at_ms=now_ms(),
-            current=done,
-            total=whole,
-            message=self._message(message),
-            metrics=self._metrics(metrics),
-            host=host(),
-        )
-        self._reports.producer.progress(self._said)
-
-    def _message(self, message: object) -> str | None:
-        if message is None:
-            return None
-        if not isinstance(message, str):
-            self._refuse("message_not_text")
-            return None
-        return self._reports.redactor.fit(message, V1.message)
-
-    def _metrics(self, metrics: object) -> dict[str, values.Metric] | None:
-        if metrics is None:
-            return None
-        try:
-            redacted = self._reports.redactor.mapping(values.metrics(metrics))
-            values.require_metrics(redacted)
-        except ProtocolError as exc:
-            self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
-            return None
-        except Exception:
-            # The mapping is of the user's class.
-            self._refuse("malformed")
-            return None
-        return redacted
-
-    def _refuse(self, reason: str) -> None:
-        """Tell once of each reason: in the log here, and as an event of the run."""
-        if reason in self._refused:
-            return
-        self._refused.add(reason)
-        logger.warning("A progress report is refused: %s", reason)
-        self._reports.producer.event(
-            frames.Event(
-                at_ms=now_ms(),
-                kind="report_refused",
-                ordinal=self._ordinal,
-                text=reason,
-            )
-        )
-
 
 _current: ContextVar[Leaf | None] = ContextVar("django_ray_leaf", default=None)
-_sequence = itertools.count(1)
 
 
 def current() -> Leaf | None:

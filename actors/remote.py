@@ -307,6 +307,9 @@ def kill(name: ActorName) -> bool:
     if actor is None:
         return False
     ray.kill(actor, no_restart=True)
+    if name.kind == "host":
+        # Its coordinator did so, unless it came to no end.
+        internals.forget(internals.identity(actor))
     return True
 
 

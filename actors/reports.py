@@ -26,6 +26,10 @@ RUNS = 8
 """Producers a worker process keeps: past it that of the run unused longest is ended."""
 
 
+FIRST_TRY = 1
+"""The try of every leaf: what Ray repeats by itself is none. Contract 4.3."""
+
+
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """What a leaf's process is told of its run."""
 

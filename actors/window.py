@@ -16,8 +16,9 @@ import ray
 from ray.exceptions import RayError
 
 from actors import internals, leaf
-from actors.coordinator import Coordinator, Function, require_window
-from actors.dag import Reference, references
+from actors.coordinator import Coordinator, require_window
+from actors.functions import Function, Method
+from actors.values import Given, Reference, Stream, references
 
 PAUSE_S = 0.1
 """From the last submission to the first cancellation."""
@@ -45,7 +46,17 @@ class Flight:
     `error` is set when it has ended without success.
     """
 
-    __slots__ = ("ended", "error", "ordinal", "place", "stream", "value", "waited")
+    __slots__ = (
+        "ended",
+        "error",
+        "has_status",
+        "is_method",
+        "ordinal",
+        "place",
+        "stream",
+        "value",
+        "waited",
+    )
 
     def __init__(self, ordinal: int, place: int) -> None:
         self.ordinal = ordinal
@@ -55,6 +66,13 @@ class Flight:
         self.stream: ray.ObjectRefGenerator[object] | None = None
         self.error: Exception | None = None
         self.ended = False
+        self.has_status = False
+        self.is_method = False
+
+    @property
+    def task_id(self) -> bytes:
+        """Return the id of the Ray task."""
+        return cast(Reference, self.waited).task_id().binary()
 
     @property
     def is_small(self) -> bool:
@@ -65,14 +83,15 @@ class Flight:
             and internals.is_inline(self.value)
         )
 
-    def take(self, submitted: object, returns: int, observed: bool) -> Reference:
+    def take(self, submitted: object, returns: int, has_status: bool) -> Reference:
         """Keep what Ray returned for the task; return the reference to wait for."""
+        self.has_status = has_status
         if returns == leaf.STREAMING:
             self.stream = cast("ray.ObjectRefGenerator[object]", submitted)
             self.waited = self.stream.completed()
         elif isinstance(submitted, list):
             self.waited = submitted[-1]
-            values = submitted[:-1] if observed else submitted
+            values = submitted[:-1] if has_status else submitted
             self.value = values if returns > 1 else values[0]
         else:
             self.waited = cast(Reference, submitted)
@@ -90,7 +109,6 @@ class Window:
             else require_window(max_in_flight)
         )
         self._coordinator = coordinator
-        self._observed = coordinator.is_observed
         self._pending: dict[Reference, Flight] = {}
         # Re-entrant, and there at all, because the run's end cancels from its own thread.
         self._lock = threading.RLock()
@@ -112,7 +130,7 @@ class Window:
     def submit(
         self,
         flight: Flight,
-        function: Function,
+        function: Function | Method,
         args: Sequence[object],
         kwargs: dict[str, object],
     ) -> None:
@@ -121,25 +139,41 @@ class Window:
         if self._is_over():
             coordinator.cancelled(flight.ordinal)
             raise KeyboardInterrupt
+        flight.is_method = isinstance(function, Method)
+        if flight.is_method:
+            coordinator.announce()
         self._submitted_s = time.monotonic()
         try:
-            if self._observed:
+            if function.has_status:
                 place = coordinator.place(flight.ordinal)
                 submitted = function.remote(place, *args, **kwargs)
             else:
                 submitted = function.remote(*args, **kwargs)
         except Exception as exc:
             # The arguments are the user's: one item of many must not stop the rest.
-            self._fail(flight, exc)
+            self.fail(flight, exc)
             return
-        waited = flight.take(submitted, function.returns, self._observed)
+        waited = flight.take(submitted, function.returns, function.has_status)
         with self._lock:
             self._pending[waited] = flight
-        coordinator.submitted(flight.ordinal)
+        coordinator.submitted(
+            flight.ordinal, flight.task_id if flight.is_method else None
+        )
         if self._is_over():
             # The end came while Ray took the task, and has not seen it.
             self.cancel()
             raise KeyboardInterrupt
+
+    def fail(self, flight: Flight, error: Exception) -> None:
+        """Report that a node has failed, also one that Ray never took."""
+        flight.ended = True
+        flight.error = error
+        internals.mark_seen(list(references(flight.value)))
+        flight.value = None
+        if self._cancelled:
+            self._coordinator.cancelled(flight.ordinal)
+        else:
+            self._coordinator.failed(flight.ordinal, error)
 
     def settle(self) -> list[Flight]:
         """Wait until tasks have ended, at most a second, and return those."""
@@ -178,16 +212,25 @@ class Window:
     def _cancel(self) -> None:
         time.sleep(max(0.0, self._submitted_s + PAUSE_S - time.monotonic()))
         for force, patience in ((False, GRACE_S), (True, FORCED_S)):
-            for waited in self._waiting():
-                flight = self._pending.get(waited)
-                if flight is not None:
-                    _cancel(flight, force=force)
-            self._drain(patience)
+            asked = [self._ask(waited, force) for waited in self._waiting()]
+            if any(asked):
+                self._drain(patience)
         with self._lock:
             for waited in self._waiting():
                 flight = self._pending.pop(waited)
                 flight.ended = True
                 self._coordinator.cancelled(flight.ordinal)
+
+    def _ask(self, waited: Reference, force: bool) -> bool:
+        """Cancel one task; say False where there is nothing to ask for.
+
+        A method that does not end by itself is abandoned: Ray ends no actor for it.
+        """
+        flight = self._pending.get(waited)
+        if flight is None or (force and flight.is_method):
+            return False
+        _cancel(flight, force=force)
+        return True
 
     def _drain(self, patience: float) -> None:
         until = time.monotonic() + patience
@@ -208,10 +251,10 @@ class Window:
         closed = []
         with self._lock:
             known = [ref for ref in ended if ref in self._pending]
-            held = internals.raw(known) if self._observed else [None] * len(known)
+            held = internals.raw(known)
             for ref, data in zip(known, held, strict=True):
                 flight = self._pending[ref]
-                if data is None or flight.stream is not None:
+                if data is None or flight.stream is not None or not flight.has_status:
                     self._look(flight)
                 else:
                     self._succeed(flight, leaf.decode_status(data))
@@ -225,7 +268,7 @@ class Window:
             status = self._status(flight)
         except Exception as exc:
             # Any error of the user's function comes out of here.
-            self._fail(flight, exc)
+            self.fail(flight, exc)
         else:
             self._succeed(flight, status)
 
@@ -235,14 +278,14 @@ class Window:
             _get(ref)
             items = tuple(flight.stream)
             flight.stream = None
-            if self._observed:
-                flight.value = items[:-1]
+            if flight.has_status:
+                flight.value = Stream(items[:-1])
                 return leaf.decode_status(cast(bytes, _get(items[-1])))
-            flight.value = items
+            flight.value = Stream(items)
             if not items:
                 return None
             ref = items[-1]
-        if self._observed:
+        if flight.has_status:
             return leaf.decode_status(cast(bytes, _get(ref)))
         if internals.is_failure(ref):
             _get(ref)
@@ -252,36 +295,26 @@ class Window:
         flight.ended = True
         self._coordinator.succeeded(flight.ordinal, status)
 
-    def _fail(self, flight: Flight, error: Exception) -> None:
-        flight.ended = True
-        flight.error = error
-        internals.mark_seen(list(references(flight.value)))
-        flight.value = None
-        if self._cancelled:
-            self._coordinator.cancelled(flight.ordinal)
-        else:
-            self._coordinator.failed(flight.ordinal, error)
-
-
-class Fetched:
-    """A value that stands in the place of its reference."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
 
 def fetch(value: object) -> object:
-    """Return the values behind references; a stream's tuple of them stays as it is."""
+    """Return the values behind the references of a result; a stream keeps its own."""
+    kind = type(value)
     if isinstance(value, ray.ObjectRef):
         return ray.get(value)
-    if isinstance(value, Fetched):
-        return value.value
-    if type(value) is list:
-        if all(isinstance(item, ray.ObjectRef) for item in value):
-            return ray.get(value)
-        return [fetch(item) for item in value]
+    if kind is Given:
+        return cast(Given, value).value
+    if kind is Stream:
+        return tuple(cast(Stream, value))
+    if kind is list:
+        items = cast("list[object]", value)
+        if all(isinstance(item, ray.ObjectRef) for item in items):
+            return ray.get(cast("list[Reference]", items))
+        return [fetch(item) for item in items]
+    if kind is tuple:
+        return tuple(fetch(item) for item in cast("tuple[object, ...]", value))
+    if kind is dict:
+        pairs = cast("dict[object, object]", value).items()
+        return {fetch(key): fetch(item) for key, item in pairs}
     return value
 
 

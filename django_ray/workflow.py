@@ -21,6 +21,7 @@ from django_ray.protocol import preview as previews
 
 if TYPE_CHECKING:
     from actors.coordinator import Coordinator
+    from actors.voice import Voice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,18 @@ def run(
     group: str | Callable[[str], str] | None = None,
     prefix: bool = True,
 ) -> Any:  # noqa: ANN401 (it is what the author's own function returns)
-    """Run a Ray DAG of remote functions and return the value of its root.
+    """Run a Ray DAG of functions and actors' methods and return the value of its root.
 
-    `dag` is what `.bind()` made; `inputs` are what an InputNode in it stands for. The root
-    gives its value: a list of values for `num_returns` above 1 and for a MultiOutputNode,
-    a tuple of ObjectRefs for a streaming generator. Arguments may hold nodes, and
-    ObjectRefs of this run's `fan_out`, at the top level and in lists, tuples and dicts:
-    each becomes an edge. Ray passes the value of one at the top level, and the ObjectRef
-    of one inside a container.
+    `dag` is what `.bind()` made; `inputs` are what an InputNode in it stands for, with
+    names as one DAGInputData. The root gives its value: a list of values for `num_returns`
+    above 1 and for a MultiOutputNode, a tuple of ObjectRefs for a streaming generator.
+    Arguments may hold nodes, and ObjectRefs of this run, at the top level and in lists,
+    tuples and dicts: each becomes an edge. Ray passes the value of one at the top level,
+    and the ObjectRef of one inside a container.
+
+    An actor that the graph makes is no node; it is made for its first call, and ended when
+    nobody holds it any more, at the latest with the run, unless its options leave it to
+    others. The calls on one actor are submitted in the graph's order, which makes no edge.
 
     At most `max_in_flight` tasks are submitted and not ended, by default four for each CPU
     of the cluster. A task is submitted when everything it depends on has succeeded. When
@@ -63,7 +68,7 @@ def run(
     the nodes, or finds it from each node's name; by default it is the function's path.
 
     Raises GraphRefused, before anything of the graph is submitted, for a cycle, a malformed
-    or repeated id, an actor or a collective node, and a dependent of a streaming generator.
+    or repeated id, a collective node, and a dependent of a streaming generator.
     """
     from actors import walk
 
@@ -87,13 +92,14 @@ def fan_out(
     refs: bool = False,
     errors: Literal["raise", "yield"] = "raise",
 ) -> Iterator[Any]:
-    """Run a remote function once for each item, and yield the results in their order.
+    """Call a remote function or an actor's method for each item; yield results in order.
 
     Lazy: `items` may be endless, each is taken when there is room for its task, and nothing
     happens before the first result is asked for. At most `max_in_flight` tasks are
     submitted and not ended, by default four for each CPU of the cluster, and at most four
     times as many results (64 at least) wait to be consumed. `fn` is what `@ray.remote` or
-    its `.options(…)` made; it is called with the item alone.
+    its `.options(…)` made, or a method of an actor at hand; it is called with the item
+    alone.
 
     With `refs=True` an ObjectRef is yielded, when its item has succeeded, and the value
     stays where it is; given to a later `run` or `fan_out` it makes an edge. A function of
@@ -140,14 +146,12 @@ def report(
     256, 4 KiB in all. Secrets are taken out of both before they leave the process.
 
     Never raises. What breaks a bound is not reported: the reason stands once in the log
-    and among the run's events. Outside of a leaf, and in a helper thread of one, it does
-    nothing.
+    and among the run's events. Outside of a leaf, in a helper thread of one, and in an
+    actor that does not stem from the run, it does nothing.
     """
-    # A process that has not loaded the leaves' module has no leaf.
-    leaves = sys.modules.get("actors.leaf")
-    leaf = None if leaves is None else leaves.current()
-    if leaf is not None:
-        leaf.report(current, total, message, metrics)
+    voice = _voice()
+    if voice is not None:
+        voice.report(current, total, message, metrics)
 
 
 def preview[F: Callable[..., object]](
@@ -180,6 +184,19 @@ def preview[F: Callable[..., object]](
         return function
 
     return mark
+
+
+def _voice() -> "Voice | None":
+    """Return the node that this thread runs: a leaf, or a method of an actor."""
+    # A process that has not loaded the leaves' module has no leaf, and without Ray there
+    # is no actor.
+    leaves = sys.modules.get("actors.leaf")
+    leaf: Voice | None = None if leaves is None else leaves.current()
+    if leaf is not None or "ray" not in sys.modules:
+        return leaf
+    from actors import methods
+
+    return methods.current()
 
 
 def _coordinator() -> "Coordinator":

@@ -254,12 +254,6 @@ def unpack(box):
     return ray.get(box.inside)
 
 
-@ray.remote
-class Actor:
-    def method(self, value):
-        return value
-
-
 def head(output):
     """Project what has a length."""
     return {"rows": len(output), "first": list(output[:2])}

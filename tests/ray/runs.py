@@ -30,6 +30,7 @@ class Recorder:
         self.states = []
         self.reports = []
         self.previews = []
+        self.tasks = {}
         self.ended = None
         self.waited_s = None
         self._settles = settles
@@ -43,6 +44,9 @@ class Recorder:
 
     def state(self, state):
         self.states.append(state)
+
+    def task(self, ordinal, task_id):
+        self.tasks[ordinal] = task_id
 
     def progress(self, progress):
         self.reports.append(progress)
@@ -64,8 +68,9 @@ class Recorder:
     @property
     def latest(self):
         """The last state of each node, by id; a node without one is PENDING."""
-        latest = dict.fromkeys(self.ids, NodeState.PENDING)
-        latest.update((self.ids[said.ordinal], said.state) for said in self.states)
+        ids = self.ids
+        latest = dict.fromkeys(ids, NodeState.PENDING)
+        latest.update((ids[said.ordinal], said.state) for said in self.states)
         return latest
 
     @property

@@ -1,9 +1,12 @@
 """Tasks of the end-to-end tests."""
 
+import asyncio
 import os
+import threading
 
 import ray
 from django.tasks import task
+from ray.dag import MultiOutputNode
 
 from django_ray.workflow import fan_out, preview, report, run
 
@@ -50,6 +53,47 @@ def joined(*lists):
 def previewed(count):
     """So short that each leaf ends long before its process would report."""
     return len(run(joined.bind(*fan_out(listed, range(1, count), refs=True))))
+
+
+@ray.remote(num_cpus=0)
+class Player:
+    """An actor that says how far it is, and stays until that is sent."""
+
+    def play(self, number):
+        report(0, 10)
+        report(number, 10, message=f"password={SECRET} {number}", metrics={TOKEN: 1})
+        report(float("nan"))
+        thread = threading.Thread(target=lambda: report(10, 10, message="a thread"))
+        thread.start()
+        thread.join()
+        threading.Event().wait(2)
+        return number
+
+
+@ray.remote(num_cpus=0)
+class Musician:
+    """An actor whose methods share one thread."""
+
+    async def play(self, number):
+        report(number, 10, message=f"begun {number}")
+        await asyncio.sleep(2)
+        return number
+
+
+@task
+def played():
+    """Methods of an actor of the graph, of one that was there, and side by side."""
+    player, musician = Player.remote(), Musician.bind()
+    several = [musician.play.bind(number) for number in (3, 4)]
+    first = run(MultiOutputNode([Player.bind().play.bind(1), *several]))
+    return first + list(fan_out(player.play, [2]))
+
+
+@task
+def crashing_with_actors():
+    """Call a method, then take the process down."""
+    list(fan_out(Musician.remote().play, [1]))
+    os._exit(3)
 
 
 @ray.remote(max_retries=0)

@@ -169,7 +169,7 @@ def test_threads_get_dense_ordinals_in_the_order_of_the_reports():
 def test_a_success_carries_the_times_of_its_own_process():
     recorder = Recorder()
     made = registered(recorder)
-    made.submitted(0)
+    made.submitted(0, None)
     made.succeeded(0, STATUS)
 
     said = recorder.told("1.x[0]", NodeState.SUCCEEDED)
@@ -188,6 +188,20 @@ def test_the_first_end_of_a_node_stands():
     made.failed(0, ValueError("late"))
 
     assert [said.state for said in recorder.states] == [NodeState.SUCCEEDED]
+
+
+def test_a_node_known_by_its_task_is_told_again_with_it_until_it_has_ended():
+    recorder = Recorder()
+    made = registered(recorder, 3)
+    made.submitted(0, b"first")
+    made.submitted(1, b"second")
+    made.submitted(2, None)
+    made.succeeded(0, None)
+
+    told = [said for said in made.resync() if isinstance(said, frames.Task)]
+
+    assert recorder.tasks == {0: b"first", 1: b"second"}
+    assert told == [frames.Task(1, b"second")]
 
 
 def test_a_failure_tells_class_and_text_of_the_users_own_error():
@@ -335,7 +349,7 @@ def test_resync_tells_state_and_stage_of_every_node():
     made = coordinator(recorder)
     for number in range(70):
         made.register(f"1.x[{number}]", "x", f"stage {number}", ())
-    made.submitted(1)
+    made.submitted(1, None)
     made.skipped(2)
 
     (record,) = made.resync()
@@ -397,13 +411,13 @@ def test_the_end_cancels_work_reports_and_waits_until_it_is_committed():
 def test_no_node_of_an_ended_run_is_left_as_it_was(outcome):
     recorder = Recorder()
     made = registered(recorder, 4)
-    made.submitted(0)
+    made.submitted(0, None)
     made.succeeded(0, STATUS)
-    made.submitted(1)
+    made.submitted(1, None)
     made.skipped(2)
 
     made.end(outcome, None)
-    made.submitted(3)
+    made.submitted(3, None)
     made.succeeded(1, STATUS)
 
     assert list(recorder.latest.values()) == [
@@ -427,7 +441,7 @@ def test_no_state_comes_behind_the_end_whatever_threads_do():
 
     def work(first):
         for ordinal in range(first, 2_000, 2):
-            made.submitted(ordinal)
+            made.submitted(ordinal, None)
             made.succeeded(ordinal, None)
 
     told, recorder.state = recorder.state, tell
@@ -460,7 +474,7 @@ def test_a_disabled_run_checks_its_graph_and_reports_nothing():
     made = coordinator(None)
     made.declare(1, 3)
     made.register("1.x", "x", "x", ())
-    made.submitted(0)
+    made.submitted(0, None)
     made.succeeded(0, None)
     made.failed(0, ValueError())
 

@@ -4,12 +4,13 @@ import json
 
 import pytest
 from django.tasks import TaskResultStatus
+from ray.experimental import internal_kv
 
-from actors import remote
+from actors import internals, remote
 from django_ray.maintenance.audit import audit
 from django_ray.models.executions import ExecutionLease
 from django_ray.models.progress import NodeDetail, RunStages, WorkflowRun
-from django_ray.protocol.records import decode_detail
+from django_ray.protocol.records import decode_detail, decode_events
 from django_ray.protocol.vocabulary import DetailAvailability, WorkflowState
 from django_ray.tasks.options import enqueue_with
 from tests.ray import tasks
@@ -97,6 +98,43 @@ def test_previews_and_last_reports_are_stored_with_their_nodes(worker):
     assert tasks.TOKEN.encode() not in stored
     assert summary_of(result).detail.availability is DetailAvailability.AVAILABLE
     assert findings() == []
+
+
+def announced():
+    """The hosts under which a run is left with the cluster."""
+    return internal_kv._internal_kv_list(b"", namespace=internals.NAMESPACE)
+
+
+def test_what_the_methods_of_actors_report_is_stored_with_their_nodes(worker):
+    result = work(worker, tasks.played.enqueue())
+
+    assert result.return_value == [1, 3, 4, 2]
+    rows = NodeDetail.objects.order_by("ordinal").values_list("record", flat=True)
+    details = [decode_detail(bytes(record)) for record in rows]
+    assert [(each.state, each.current, each.message) for each in details] == [
+        ("SUCCEEDED", 1, "password=[redacted] 1"),
+        ("SUCCEEDED", 3, "begun 3"),
+        ("SUCCEEDED", 4, "begun 4"),
+        ("SUCCEEDED", 2, "password=[redacted] 2"),
+    ]
+    assert details[0].metrics == {"[redacted]": 1}
+    # RUNNING from the first report on.
+    for each in details:
+        assert each.submitted_ms <= each.started_ms <= each.ended_ms
+        assert each.host
+    events = decode_events(bytes(WorkflowRun.objects.get().events))
+    assert [event.text for event in events] == ["progress_not_finite"] * 2
+    assert summary_of(result).node_counts.succeeded == 4
+    assert findings() == []
+    assert announced() == []
+
+
+def test_a_run_with_actors_that_dies_leaves_no_word_behind(worker):
+    result = work(worker, tasks.crashing_with_actors.enqueue())
+
+    assert row_of(result).state == "LOST"
+    wait_until(lambda: not actors_of(result))
+    assert announced() == []
 
 
 def test_unreachable_database_of_the_collector_does_not_fail_the_task(

@@ -150,6 +150,53 @@ def test_threads_of_the_outer_task_share_its_run():
     assert seen.count(NodeState.SUCCEEDED) == 60
 
 
+def halves(number):
+    """Items that come from another fan-out, whose own items raise in the end."""
+
+    def numbers():
+        yield from range(number)
+        raise ValueError("no more numbers")
+
+    for double_ in fan_out(double, numbers(), group="inner", max_in_flight=2):
+        yield double_ // 2
+
+
+def test_a_fan_out_within_the_items_of_another_ends_with_its_error():
+    results = []
+
+    with observed() as seen, pytest.raises(ValueError, match="no more numbers"):
+        results.extend(fan_out(double, halves(5), group="outer", max_in_flight=2))
+
+    assert results == [0, 2, 4, 6, 8]
+    assert seen.declared == {1: 5, 2: 5}
+    assert seen.count(NodeState.SUCCEEDED) == 10
+
+
+def test_closing_a_fan_out_leaves_the_one_within_its_items_to_the_runs_end():
+    with observed() as seen:
+        inner = fan_out(wait_in_python, [0, 0, 60, 60], group="inner", max_in_flight=4)
+        outer = fan_out(echo, inner, group="outer", max_in_flight=1)
+        assert next(outer) == "waited"
+        outer.close()
+
+    states = [state for node, state in seen.latest.items() if ".inner" in node]
+    assert states.count(NodeState.CANCELLED) == 2
+
+
+def test_a_fan_out_made_by_a_thread_may_be_consumed_by_another():
+    made = []
+
+    with observed() as seen:
+        thread = threading.Thread(
+            target=lambda: made.append(fan_out(double, range(10)))
+        )
+        thread.start()
+        thread.join()
+        assert list(made[0]) == [2 * n for n in range(10)]
+
+    assert seen.count(NodeState.SUCCEEDED) == 10
+
+
 def test_an_endless_fan_out_takes_items_as_there_is_room():
     taken = []
 

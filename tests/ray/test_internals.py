@@ -1,6 +1,9 @@
 """Ray's private names, each as this project needs it to behave."""
 
 import gc
+import json
+import subprocess
+import sys
 
 import pytest
 import ray
@@ -8,7 +11,9 @@ from ray.dag import InputNode
 
 from actors import internals
 from django_ray.errors import ConfigurationError
+from tests.ray.conftest import ROOT
 from tests.ray.leaves import Box, collect, double, fail_long, fail_odd
+from tests.ray.players import Counter
 from tests.ray.runs import ray_log
 
 
@@ -45,6 +50,30 @@ def test_the_accessor_tells_how_a_part_of_the_input_is_taken():
         assert internals.accessor(given.b) == "__getattr__"
 
 
+def test_the_class_of_an_actors_node_is_the_one_its_author_wrote():
+    node = Counter.bind(1)
+
+    assert internals.users_class(node).__qualname__ == "Counter"
+    assert internals.users_class(node).__module__ == Counter.__module__
+    assert internals.parent(node.add.bind(1)) is node
+
+
+def test_the_number_of_returns_is_what_a_methods_author_says():
+    written = internals.users_class(Counter.bind())
+
+    assert internals.method_returns(written.both) == 2
+    assert internals.method_returns(written.add) is None
+
+
+def test_nodes_anywhere_in_a_value_are_found():
+    one, two = double.bind(1), double.bind(2)
+
+    found = internals.hidden([Box(one), {"a": Box([two])}, 3])
+
+    assert {id(node) for node in found} == {id(one), id(two)}
+    assert internals.hidden([Box(1)]) == []
+
+
 def test_nodes_are_replaced_in_a_copy_of_any_object():
     one = double.bind(1)
     box = Box([one])
@@ -69,6 +98,80 @@ def second_attempt():
 @pytest.mark.ray
 def test_the_attempt_counts_rays_own_retries_from_zero(ray_cluster):
     assert ray.get([attempt.remote(), second_attempt.remote()]) == [0, 1]
+
+
+@pytest.fixture
+def counter(ray_cluster):
+    actor = Counter.remote()
+    yield actor
+    ray.kill(actor)
+
+
+@pytest.mark.ray
+def test_a_live_actors_method_is_told_from_all_else(counter):
+    told = {"num_returns": 1}
+
+    assert internals.bound(counter.add) == (counter, "add", told)
+    named = counter.both.options(name="n", num_returns=1)
+    assert internals.bound(named) == (counter, "both", {**told, "name": "n"})
+    assert internals.bound(counter.count_up)[2] == {"num_returns": "streaming"}
+    for other in (counter, double, Counter, len, None, double.options(name="a")):
+        assert internals.bound(other) is None
+
+
+@pytest.mark.ray
+def test_a_live_actor_is_known_by_id_and_class(counter):
+    assert internals.identity(counter).hex() == ray.get(counter.id.remote())
+    assert internals.class_path(counter) == "tests.ray.players.Counter"
+    assert internals.parent(counter.add.bind(1)) == counter
+
+
+@ray.remote(num_cpus=0)
+class Root:
+    """A detached actor, and what stems from it."""
+
+    def roots(self):
+        actor = ray.remote(num_cpus=0)(Inside).remote()
+        return internals.root_actor(), *ray.get([root.remote(), actor.root.remote()])
+
+
+class Inside:
+    def root(self):
+        return internals.root_actor()
+
+
+@ray.remote(num_cpus=0)
+def root():
+    return internals.root_actor()
+
+
+@pytest.mark.ray
+def test_all_that_stems_from_a_detached_actor_knows_its_id(ray_cluster):
+    detached = Root.options(name="a root", lifetime="detached").remote()
+
+    assert set(ray.get(detached.roots.remote())) == {internals.identity(detached)}
+    assert internals.root_actor() is None
+    assert ray.get(root.remote()) is None
+    ray.kill(detached)
+
+
+@ray.remote(num_cpus=0)
+def recalled(actor):
+    return internals.recall(actor)
+
+
+@pytest.mark.ray
+def test_what_is_remembered_is_known_to_every_process_until_it_is_forgotten(
+    ray_cluster,
+):
+    internals.remember(b"actor", b"run")
+    assert ray.get(recalled.remote(b"actor")) == b"run"
+    assert internals.recall(b"other") is None
+
+    internals.forget(b"actor")
+    internals.forget(b"actor")
+
+    assert internals.recall(b"actor") is None
 
 
 @ray.remote(num_cpus=0.5)
@@ -105,6 +208,14 @@ def test_a_failure_is_told_without_its_value(ray_cluster):
     ray.wait(refs, num_returns=len(refs), fetch_local=False)
 
     assert [internals.is_failure(ref) for ref in refs] == [False, False, True, True]
+
+
+@pytest.mark.ray
+def test_a_failure_on_another_machine_is_told_unless_it_is_large():
+    command = [sys.executable, "-m", "tests.ray.two_nodes"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+
+    assert json.loads(said.stdout) == [False, None, True]
 
 
 @pytest.mark.ray

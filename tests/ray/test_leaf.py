@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 import ray
 
-from actors import internals, leaf, reports
+from actors import internals, leaf, reports, voice
 from actors.names import ActorName
 from actors.remote import NAMESPACE
 from django_ray.errors import GraphRefused
@@ -221,7 +221,7 @@ def test_rays_own_retry_is_told_and_its_reports_are_newer(told, tmp_path):
 
     assert (value, status.attempt) == (3, 2)
     (said,) = wait_until(lambda: told.records(frames.Progress))
-    assert said.sequence > 2 << leaf.COUNTER_BITS
+    assert said.sequence > 2 << voice.COUNTER_BITS
 
 
 def test_a_report_reaches_the_leafs_own_node(told):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import ray
-from ray.dag import InputNode
+from ray.dag import InputNode, MultiOutputNode
 from ray.exceptions import WorkerCrashedError
 
 from django_ray.errors import GraphRefused
@@ -12,9 +12,11 @@ from django_ray.protocol.vocabulary import NodeState
 from django_ray.workflow import fan_out, run
 from tests.ray.leaves import (
     add,
+    count_up,
     die,
     double,
     fail_odd,
+    succeed_at_last,
     work_inside,
 )
 from tests.ray.runs import observed
@@ -48,6 +50,42 @@ def test_a_graph_without_nodes_gives_its_input_and_adds_none():
 
     assert seen.nodes == []
     assert seen.declared == {1: 0}
+
+
+def test_the_references_of_a_stream_are_edges_of_what_takes_them():
+    with observed() as seen:
+        first, second = run(count_up.options(name="stream").bind(2))
+        assert run(add.options(name="sum").bind(first, second)) == 1
+
+    assert seen.edges == {("1.stream", "2.sum")}
+
+
+def test_nested_outputs_and_parts_of_the_input_are_given_as_they_stand():
+    with InputNode() as given:
+        graph = MultiOutputNode([[double.bind(given["n"])], {"of": (given["n"],)}])
+
+    with observed():
+        assert run(graph, {"n": 4}) == [[8], {"of": (4,)}]
+
+
+def test_a_repetition_of_rays_is_no_new_try(tmp_path):
+    with observed() as seen:
+        assert run(succeed_at_last.bind(str(tmp_path))) == 3
+
+    (said,) = [said for said in seen.states if said.state is NodeState.SUCCEEDED]
+    assert (said.try_, said.ray_attempt) == (1, 2)
+    assert len(seen.states) == 2
+
+
+def test_a_chain_runs_to_its_end_on_ray():
+    node = double.bind(0)
+    for _ in range(299):
+        node = double.bind(node)
+
+    with observed() as seen:
+        assert run(node) == 0
+
+    assert seen.count(NodeState.SUCCEEDED) == 300
 
 
 def test_what_depends_on_a_failure_is_skipped_and_the_rest_runs():

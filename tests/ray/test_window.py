@@ -138,6 +138,7 @@ def test_a_task_that_ray_takes_while_the_run_ends_is_cancelled():
 
     class EndsMeanwhile:
         returns = function.returns
+        has_status = True
 
         def remote(self, *arguments):
             taken = function.remote(*arguments)

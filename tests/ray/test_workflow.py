@@ -15,7 +15,6 @@ from django_ray.workflow import Failure, fan_out, report, run
 from tests.ray.conftest import ROOT
 from tests.ray.leaves import (
     SECRET,
-    Actor,
     Box,
     add,
     collect,
@@ -28,6 +27,7 @@ from tests.ray.leaves import (
     three,
     unpack,
 )
+from tests.ray.players import Counter
 from tests.ray.runs import disabled, observed
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -224,7 +224,6 @@ def test_a_key_that_raises_is_its_items_failure(any_run):
 
 
 REFUSED = {
-    "an actor": (lambda: run(Actor.bind()), "actors"),
     "a stream's dependent": (lambda: run(add.bind(count_up.bind(1))), "streaming"),
     "a repeated name": (
         lambda: run(add.bind(*(double.options(name="same").bind(n) for n in range(2)))),
@@ -233,7 +232,7 @@ REFUSED = {
     "a NUL": (lambda: run(double.options(name="a\x00").bind(1)), "control"),
     "no graph": (lambda: run(7), "bind"),
     "no function": (lambda: fan_out(len, []), "ray.remote"),
-    "a class": (lambda: fan_out(Actor, []), "ray.remote"),
+    "a class": (lambda: fan_out(Counter, []), "ray.remote"),
 }
 
 

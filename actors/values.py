@@ -1,0 +1,159 @@
+"""What is known of a graph's values, and arguments with references in the place of nodes.
+
+Exact lists, tuples and dicts are walked; nodes inside any other object are found and
+replaced in a copy made by pickling, as Ray's own execution does it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import ray
+from ray.dag import DAGNode, InputAttributeNode, InputNode, MultiOutputNode
+from ray.dag.class_node import ClassMethodNode, ClassNode
+from ray.dag.input_node import DAGInputData
+
+from actors import functions, internals
+from actors.internals import Actor
+
+Reference = ray.ObjectRef[object]
+
+ATOMS = frozenset((type(None), bool, int, float, str, bytes, ray.ObjectRef))
+"""Kinds of argument that can hide no node."""
+
+
+class Stream(tuple[Reference, ...]):
+    """The references to all items of a stream."""
+
+    __slots__ = ()
+
+
+class Given:
+    """A part of the graph's input in the graph's result: it is handed back as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+class Values:
+    """By node: of inputs what was given, of a call what its submission gave.
+
+    An actor of the graph is made when it is first asked for; `actors` are those that are
+    the graph's own, and so to be ended with its run.
+    """
+
+    def __init__(self) -> None:
+        self.actors: list[Actor] = []
+        self._known: dict[int, object] = {}
+
+    def set(self, node: DAGNode, value: object) -> None:
+        """Note what a node stands for."""
+        self._known[id(node)] = value
+
+    def forget(self, node: DAGNode) -> None:
+        """Let go of a node's value."""
+        self._known.pop(id(node), None)
+
+    def of(self, node: DAGNode) -> object:
+        """Return what stands in a node's place among arguments."""
+        if isinstance(node, MultiOutputNode):
+            return [self.filled(output, True) for output in node.get_args()]
+        if isinstance(node, ClassMethodNode) and node.class_method_call is not None:
+            several = cast("Sequence[object]", self.of(node.class_method_call))
+            return several[node.output_idx or 0]
+        if isinstance(node, ClassNode):
+            return self.actor(node)
+        return self._known[id(node)]
+
+    def result(self, node: DAGNode) -> object:
+        """Return what a root stands for: references, and parts of the input as `Given`."""
+        if isinstance(node, MultiOutputNode):
+            return [
+                self.filled(output, True, self.result) for output in node.get_args()
+            ]
+        if isinstance(node, InputNode | InputAttributeNode):
+            return Given(self.of(node))
+        return self.of(node)
+
+    def arguments(
+        self, node: DAGNode, hidden: bool
+    ) -> tuple[Sequence[object], dict[str, object]]:
+        """Return what a node was bound with, filled."""
+        return (
+            [self.filled(arg, hidden) for arg in node.get_args()],
+            {key: self.filled(arg, hidden) for key, arg in node.get_kwargs().items()},
+        )
+
+    def filled(
+        self,
+        value: object,
+        hidden: bool,
+        of: Callable[[DAGNode], object] | None = None,
+    ) -> object:
+        """Return `value` with every node replaced; `hidden` ones in a copy of their object."""
+        if isinstance(value, DAGNode):
+            return (of or self.of)(value)
+        kind = type(value)
+        if kind is list:
+            return [
+                self.filled(item, hidden, of) for item in cast("list[object]", value)
+            ]
+        if kind is tuple:
+            items = cast("tuple[object, ...]", value)
+            return tuple(self.filled(item, hidden, of) for item in items)
+        if kind is dict:
+            return {
+                self.filled(key, hidden, of): self.filled(item, hidden, of)
+                for key, item in cast("dict[object, object]", value).items()
+            }
+        if not hidden or kind in ATOMS:
+            return value
+        return internals.replace(value, of or self.of)
+
+    def actor(self, node: ClassNode) -> Actor:
+        """Return an actor of the graph, made now if it is not there yet."""
+        known = self._known.get(id(node))
+        if known is not None:
+            return cast(Actor, known)
+        options = internals.options(node)
+        args, kwargs = self.arguments(node, True)
+        actor = functions.make_actor(internals.body(node), options, args, kwargs)
+        self.set(node, actor)
+        if functions.is_ours(options):
+            self.actors.append(actor)
+        return actor
+
+
+def whole(inputs: tuple[object, ...]) -> object:
+    """Return what an InputNode stands for."""
+    return inputs[0] if len(inputs) == 1 else DAGInputData(*inputs)  # type: ignore[no-untyped-call]
+
+
+def part(node: InputAttributeNode, inputs: tuple[object, ...]) -> object:
+    """Return one part of the input, taken as the graph's author wrote it."""
+    given, key = whole(inputs), node.key
+    is_one = not isinstance(given, DAGInputData)
+    if isinstance(key, str) and is_one and internals.accessor(node) == "__getattr__":
+        return getattr(given, key)
+    return given[key]  # type: ignore[index]
+
+
+def references(value: object) -> Iterator[Reference]:
+    """Yield the references in a value and in its lists, tuples and dicts."""
+    return (item for item in leaves(value) if isinstance(item, ray.ObjectRef))
+
+
+def leaves(value: object) -> Iterator[object]:
+    """Yield what a value holds, its lists, tuples and dicts walked."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is list or kind is tuple:
+            stack.extend(item)  # type: ignore[arg-type]
+        elif kind is dict:
+            stack.extend(item)  # type: ignore[arg-type]
+            stack.extend(item.values())  # type: ignore[attr-defined]
+        else:
+            yield item

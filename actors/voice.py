@@ -1,0 +1,114 @@
+"""Makes what a leaf says of itself a record: within bounds, without secrets, or refused.
+
+A refusal never reaches the user's code: its reason stands once in the log and among the
+run's events.
+"""
+
+import itertools
+import logging
+from collections.abc import Mapping
+
+from actors.reports import Reports, host, now_ms
+from django_ray.errors import ProtocolError
+from django_ray.protocol import frames, values
+from django_ray.protocol.limits import V1
+
+COUNTER_BITS = 40
+
+logger = logging.getLogger(__name__)
+
+_sequence = itertools.count(1)
+
+
+class Voice:
+    """One execution of a node, as it reports: known by its ordinal, or by its Ray task."""
+
+    __slots__ = (
+        "_attempt",
+        "_refused",
+        "_reports",
+        "_target",
+        "_try",
+        "said",
+    )
+
+    def __init__(
+        self, way: Reports, target: int | bytes, try_: int, attempt: int
+    ) -> None:
+        self._reports = way
+        self._target = target
+        self._try = try_
+        self._attempt = attempt
+        self._refused: set[str] = set()
+        self.said: frames.Progress | None = None
+
+    def report(
+        self,
+        current: object,
+        total: object,
+        message: object,
+        metrics: Mapping[str, values.Metric] | None,
+    ) -> None:
+        """Report progress; what cannot be reported is refused by name, never raised."""
+        try:
+            done, whole = values.progress(current, total)
+        except ProtocolError as exc:
+            self._refuse(exc.reason)
+            return
+        except Exception:
+            # The numbers are of the user's classes, and so is what converting them raises.
+            self._refuse("malformed")
+            return
+        self.said = frames.Progress(
+            target=self._target,
+            invocation=0,
+            try_=self._try,
+            # Another attempt of Ray's runs in another process and must not be older.
+            sequence=(self._attempt << COUNTER_BITS) + next(_sequence),
+            at_ms=now_ms(),
+            current=done,
+            total=whole,
+            message=self._message(message),
+            metrics=self._metrics(metrics),
+            host=host(),
+        )
+        self._reports.producer.progress(self.said)
+
+    def _message(self, message: object) -> str | None:
+        if message is None:
+            return None
+        if not isinstance(message, str):
+            self._refuse("message_not_text")
+            return None
+        return self._reports.redactor.fit(message, V1.message)
+
+    def _metrics(self, metrics: object) -> dict[str, values.Metric] | None:
+        if metrics is None:
+            return None
+        try:
+            redacted = self._reports.redactor.mapping(values.metrics(metrics))
+            values.require_metrics(redacted)
+        except ProtocolError as exc:
+            self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
+            return None
+        except Exception:
+            # The mapping is of the user's class.
+            self._refuse("malformed")
+            return None
+        return redacted
+
+    def _refuse(self, reason: str) -> None:
+        """Tell once of each reason: in the log here, and as an event of the run."""
+        if reason in self._refused:
+            return
+        self._refused.add(reason)
+        logger.warning("A progress report is refused: %s", reason)
+        target = self._target
+        self._reports.producer.event(
+            frames.Event(
+                at_ms=now_ms(),
+                kind="report_refused",
+                ordinal=target if isinstance(target, int) else None,
+                text=reason,
+            )
+        )
