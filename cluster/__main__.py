@@ -19,16 +19,17 @@ def names() -> list[str]:
     return sorted(module.name for module in iter_modules(scenarios.__path__))
 
 
-def load(name: str) -> Scenario:
-    """Return a fresh scenario by name."""
+def load(name: str, *, full: bool = False) -> Scenario:
+    """Return a fresh scenario by name; the full one, where it has two sizes."""
     module = import_module(f"cluster.scenarios.{name}")
-    scenario: Scenario = module.scenario()
+    make = getattr(module, "full", module.scenario) if full else module.scenario
+    scenario: Scenario = make()
     return scenario
 
 
-def run(name: str, *, as_json: bool) -> bool:
+def run(name: str, *, as_json: bool, full: bool) -> bool:
     """Run one scenario; print its document, or its table and document."""
-    scenario = load(name)
+    scenario = load(name, full=full)
     with Harness(ray=scenario.needs_ray) as harness:
         try:
             scenario.setup(harness)
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
     running = commands.add_parser("run")
     running.add_argument("name", choices=[*names(), "all"])
     running.add_argument("--json", action="store_true")
+    running.add_argument("--full", action="store_true")
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
@@ -67,7 +69,7 @@ def main(arguments: list[str]) -> int:
         print(compare(given.before, given.after))
         return 0
     chosen = names() if given.name == "all" else [given.name]
-    verified = [run(name, as_json=given.json) for name in chosen]
+    verified = [run(name, as_json=given.json, full=given.full) for name in chosen]
     return 0 if all(verified) else 1
 
 
