@@ -147,7 +147,7 @@ class Latency:
                 islice(ordinals, round(TICK_S * self.parameters.changes_a_second))
             )
             for ordinal in waiting:
-                self.watched.submitted(ordinal)
+                self.watched.submitted(ordinal, None)
 
     def verify(self) -> None:
         """Audit the run; what each leaf said last is in its row, and nearly all was."""

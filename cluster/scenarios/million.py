@@ -78,7 +78,7 @@ class Drive:
         if ordinal % LAYER == SKIPPED:
             self.end(ordinal)
             return
-        self.watched.submitted(ordinal)
+        self.watched.submitted(ordinal, None)
         self.open[ordinal] = NodeState.SUBMITTED
         self.flying.append(ordinal)
         if ordinal % RUNNING_ONE_IN == 0:

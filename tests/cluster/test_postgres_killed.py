@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 from cluster.harness import Harness
 from cluster.scenarios.postgres_killed import Parameters, PostgresKilled
@@ -20,6 +22,7 @@ print(len(scenario.caught_up_s), sum(scenario.lost), scenario.promises[-1] > 0)
 """
 
 
+@pytest.mark.deep
 def test_nothing_committed_is_lost_when_the_server_is_stopped_at_once():
     """In a process of its own, with a server of its own: this one's is everybody's."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -137,13 +137,18 @@ def test_a_run_with_actors_that_dies_leaves_no_word_behind(worker):
     assert announced() == []
 
 
-def test_unreachable_database_of_the_collector_does_not_fail_the_task(
-    worker, collector_dsn
+def test_without_the_collectors_database_every_end_is_recorded_all_the_same(
+    worker, collector_dsn, settings
 ):
     before = collector_dsn.read_text()
     collector_dsn.write_text("postgresql://nobody:nothing@127.0.0.1:1/nowhere")
     try:
-        result = work(worker, tasks.doubled_sum.enqueue(3))
+        result = tasks.doubled_sum.enqueue(3)
+        # Without a collector, so that these run while the first one waits for its own.
+        settings.DJANGO_RAY = {"REPORTING_POLICY": "disabled"}
+        unstorable, leaving = tasks.unstorable.enqueue(), tasks.leaving.enqueue()
+        interrupted, attempt = tasks.interrupted.enqueue(), tasks.attempt.enqueue()
+        work(worker, result, unstorable, leaving, interrupted, attempt)
     finally:
         collector_dsn.write_text(before)
 
@@ -153,6 +158,12 @@ def test_unreachable_database_of_the_collector_does_not_fail_the_task(
     assert summary.detail.availability is DetailAvailability.NOT_REPORTED
     assert summary.terminal is not None
     assert summary.terminal.derived
+    assert unstorable.errors[0].exception_class is ValueError
+    assert "NUL" in unstorable.errors[0].traceback
+    assert leaving.errors[0].exception_class is SystemExit
+    assert row_of(interrupted).state == "CANCELLED"
+    assert summary_of(interrupted).state is WorkflowState.CANCELLED
+    assert attempt.return_value == [1, attempt.id]
     wait_until(lambda: not actors_of(result))
 
 
@@ -182,23 +193,6 @@ def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, setting
     # A collector's first act is to make its run's row.
     assert not WorkflowRun.objects.filter(run_id=row_of(disabled).run_id).exists()
     assert WorkflowRun.objects.count() == 2
-
-
-def test_whatever_the_function_does_its_end_is_recorded(worker, settings):
-    settings.DJANGO_RAY = {"REPORTING_POLICY": "disabled"}
-    unstorable = tasks.unstorable.enqueue()
-    leaving = tasks.leaving.enqueue()
-    interrupted = tasks.interrupted.enqueue()
-    attempt = tasks.attempt.enqueue()
-
-    work(worker, unstorable, leaving, interrupted, attempt)
-
-    assert unstorable.errors[0].exception_class is ValueError
-    assert "NUL" in unstorable.errors[0].traceback
-    assert leaving.errors[0].exception_class is SystemExit
-    assert row_of(interrupted).state == "CANCELLED"
-    assert summary_of(interrupted).state is WorkflowState.CANCELLED
-    assert attempt.return_value == [1, attempt.id]
 
 
 def test_task_whose_process_dies_is_lost_and_its_actors_are_gone(worker):

@@ -211,6 +211,7 @@ def test_a_failure_is_told_without_its_value(ray_cluster):
 
 
 @pytest.mark.ray
+@pytest.mark.deep
 def test_a_failure_on_another_machine_is_told_unless_it_is_large():
     command = [sys.executable, "-m", "tests.ray.two_nodes"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
