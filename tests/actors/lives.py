@@ -193,7 +193,7 @@ class Script:
             self.skipped.add(ordinal)
             return
         life = self.life
-        life.coordinator.submitted(ordinal)
+        life.coordinator.submitted(ordinal, None)
         self.started[ordinal] = started = self.now
         if not reports:
             return
