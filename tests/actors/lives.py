@@ -172,6 +172,7 @@ class Script:
         self.registered = 0
         self.open = []
         self.started = {}
+        self.said = {}
         self.skipped = set()
 
     def register(self, number, after=lambda _: (), stage="stage"):
@@ -203,9 +204,9 @@ class Script:
                 ordinal, 0, 1, NodeState.RUNNING, started, started, host_of(ordinal)
             )
         )
-        worker.progress(
-            frames.Progress(ordinal, 0, 1, 1, self.now, 1, 2, f"half of {ordinal}")
-        )
+        said = frames.Progress(ordinal, 0, 1, 1, self.now, 1, 2, f"half of {ordinal}")
+        self.said[ordinal] = said
+        worker.progress(said)
 
     def end(self, ordinal):
         """End a node in one of the ways there are."""
@@ -214,7 +215,10 @@ class Script:
         if ordinal in self.skipped:
             coordinator.skipped(ordinal)
             return
-        status = Status(self.started[ordinal], self.now, 0, host_of(ordinal))
+        # As a leaf does: what its process may not live to send comes with its end.
+        held = self.life.workers[ordinal % WORKERS].holds_progress(ordinal)
+        report = self.said.get(ordinal) if held else None
+        status = Status(self.started[ordinal], self.now, 0, host_of(ordinal), report)
         if self.chance.random() < 0.9:
             coordinator.succeeded(ordinal, status)
             return

@@ -307,6 +307,7 @@ def test_a_run_of_25000_rows_goes_in_short_statements(conn):
         removed = sweep()[Kind.expired_runs].removed
     assert (removed.items, removed.rows) == (1, 25_000)
     assert max(spent) <= 1_000
+    attempt(conn, other)
     assert audit(other.identity.run_id).findings == ()
     assert book.begun.run_pk != other.begun.run_pk
     assert counted(conn, "run", "node_detail") == (1, 25_000)
