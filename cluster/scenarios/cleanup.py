@@ -83,6 +83,13 @@ SELECT c, body FROM django_ray_stages, unnest(%(clones)s::int8[]) AS c
 WHERE run_id = %(run)s
 """,
 )
+ATTEMPT: LiteralString = """
+INSERT INTO django_ray_attempt (execution_id, attempt_number, execution_generation, run_id,
+    worker, state, claimed_at, error_class, error_text, terminal_summary)
+SELECT id, attempt_number, execution_generation, run_id, 'w', state, now(), '', '',
+    progress_summary
+FROM django_ray_execution WHERE id = %s
+"""
 KEPT: LiteralString = """
 SELECT string_agg(md5(e.progress_summary), '' ORDER BY e.id),
     string_agg(md5(a.terminal_summary), '' ORDER BY e.id)
@@ -184,10 +191,11 @@ class Cleanup:
         """Publish the run that is cloned and the live one; start the other process."""
         self.admin = harness.connect()
         self.template = self._mind(harness, self.parameters.nodes)
+        ended = (self.template.identity.task_execution_pk,)
         self.admin.execute(
-            "UPDATE django_ray_execution SET state = 'SUCCEEDED' WHERE id = %s",
-            (self.template.identity.task_execution_pk,),
+            "UPDATE django_ray_execution SET state = 'SUCCEEDED' WHERE id = %s", ended
         )
+        self.admin.execute(ATTEMPT, ended)
         self.admin.execute(
             "UPDATE django_ray_run SET expires_at = now() + interval '1 day'"
         )
