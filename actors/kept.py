@@ -100,10 +100,11 @@ class Kept:
             if held is not None:
                 if rank <= held.rank:
                     return False
-                if not held.number and not held.lasting and held.data is not None:
+                # One that may be applied stands before a resync's mark: news go behind it.
+                may_change = not (held.number or held.lasting or held.since)
+                if may_change and held.data is not None:
                     self.queued_bytes += len(data) - len(held.data)
                     held.data, held.rank, held.lasting = data, rank, lasting
-                    held.since = 0
                     held.repeats = 0
                     return True
             entry = Entry(data, key, rank, lasting)

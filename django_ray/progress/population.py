@@ -190,9 +190,10 @@ class Population:
         self, ordinal: int, before: NodeState, after: NodeState, now_ms: int
     ) -> None:
         if ordinal >= len(self._nodes):
-            if before is NodeState.RUNNING:
+            if after is not NodeState.RUNNING:
+                # Whatever it was: a run that resumes does not know that the node ran.
                 self._running.pop(ordinal, None)
-            if after is NodeState.RUNNING and len(self._running) < V1.bequest_running:
+            elif len(self._running) < V1.bequest_running:
                 self._running[ordinal] = self._counters.try_(ordinal)
         # While the run resumes its stages are not counted: they will be, as a whole.
         if not self.resumes:

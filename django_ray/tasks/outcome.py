@@ -101,7 +101,7 @@ def storable(value: object, boundary: str, limit: int) -> bytes:
 
 def of_error(exc: BaseException, redactor: Redactor) -> Failed:
     """Return a raised error's class path and its traceback, redacted and bounded."""
-    kind = type(exc)
+    kind = type(_own(exc))
     try:
         error_text = _traceback(exc, redactor)
     except BaseException:
@@ -111,6 +111,17 @@ def of_error(exc: BaseException, redactor: Redactor) -> Failed:
         error_class=text.label(f"{kind.__module__}.{kind.__qualname__}", ERROR_CLASS),
         error_text=error_text,
     )
+
+
+def _own(exc: BaseException) -> BaseException:
+    """Return a leaf's own error where Ray has wrapped it in a class nobody can import.
+
+    Known by its module: the process that judges an error may not have loaded Ray.
+    """
+    if type(exc).__module__ != "ray.exceptions":
+        return exc
+    cause = getattr(exc, "cause", None)
+    return cause if isinstance(cause, BaseException) else exc
 
 
 def lost(reason: str) -> Failed:

@@ -23,12 +23,12 @@ from django_ray.models.progress import (
     WorkflowRun,
 )
 from django_ray.progress import stages
-from django_ray.protocol import records, summary
+from django_ray.protocol import frames, records, summary
 from django_ray.protocol.limits import V1, Limits
-from django_ray.protocol.vocabulary import ExecutionState, ReportingPolicy
+from django_ray.protocol.vocabulary import ExecutionState, NodeState, ReportingPolicy
 from django_ray.storage.writer import Writer
 from tests.actors.lives import ANY, SHAPES, Life, Reaper, Script, growing_steps
-from tests.fakes import run_settings
+from tests.fakes import START_MS, run_settings
 from tests.storage import helpers
 
 SMALL = Limits(
@@ -348,3 +348,55 @@ def test_of_two_collectors_at_once_one_writes_and_the_other_loses_its_producers(
     died = Stored(life)
     require_same(lived, died)
     assert died.run.writer_epoch == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_ends_right_after_a_resync_is_counted_as_an_end(make_life, fails):
+    life = make_life(plan=[("published", 1)])
+    life.audits.wanted = False
+    coordinator = life.coordinator
+    for ordinal in range(10):
+        coordinator.register(f"1.n[{ordinal}]", "n", "stage", ())
+        coordinator.submitted(ordinal, None)
+    while not life.producer.tallies["resyncs"]:
+        life.turn(1, 40)
+    # What was applied waits to be told again as such; these are news.
+    for ordinal in range(10):
+        if fails:
+            coordinator.failed(ordinal, ValueError("no"))
+        else:
+            coordinator.succeeded(ordinal, None)
+    assert life.settle()
+
+    assert sum(said_of(life).ended_by_minute) == 10
+    assert Stored(life).has_failed is fails
+
+
+def test_a_second_death_loses_no_running_node_to_those_that_ended(make_life):
+    life = make_life(policy=ReportingPolicy.summary)
+    life.audits.wanted = False
+    coordinator = life.coordinator
+
+    def begin(ordinal):
+        coordinator.register(f"1.n[{ordinal}]", "n", "stage", ())
+        coordinator.submitted(ordinal, None)
+        life.workers[0].state(
+            frames.State(ordinal, 0, 1, NodeState.RUNNING, START_MS, START_MS, "h")
+        )
+
+    for ordinal in range(V1.bequest_running):
+        begin(ordinal)
+    assert life.settle()
+    life.kill()
+    for ordinal in range(V1.bequest_running):
+        coordinator.succeeded(ordinal, None)
+    life.turn(10)
+    assert life.settle()
+    for ordinal in range(V1.bequest_running, V1.bequest_running + 10):
+        begin(ordinal)
+    assert life.settle()
+    life.kill()
+    life.turn(20)
+    assert life.settle()
+
+    assert said_of(life).node_counts.running == 10

@@ -67,6 +67,7 @@ def test_failing_leaf_fails_the_task_and_is_counted_without_its_secret(worker):
     result = work(worker, tasks.failing_leaf.enqueue())
 
     assert result.status is TaskResultStatus.FAILED
+    assert result.errors[0].exception_class is ValueError
     assert tasks.SECRET not in result.errors[0].traceback
     assert summary_of(result).node_counts.failed == 1
     assert findings() == []
