@@ -25,9 +25,6 @@ from types import TracebackType
 from django_ray.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
-SHORT_PATH = 40
-"""The longest folder that leaves room for a socket's own name."""
-
 OBJECT_STORE_BYTES = 256 * 1024 * 1024
 START_SECONDS = 180.0
 ASK_SECONDS = 2.0
@@ -52,7 +49,8 @@ class LocalRay:
     """One head node on free ports; `stop` leaves no process and no folder.
 
     Its processes see `environment` and nothing else of the caller, so database
-    credentials are the node's own, as on a cluster. Contract 4.16.
+    credentials are the node's own, as on a cluster. Contract 4.16. Temporary files of
+    theirs lie in its folder, and go with it.
     """
 
     def __init__(
@@ -66,9 +64,6 @@ class LocalRay:
         }
         kept = {key: environment[key] for key in environment if key not in _FOREIGN}
         self._environment = {**kept, **self._credentials}
-        # The dashboard's own sockets lie where TMPDIR says, whatever Ray is told.
-        if len(kept.get("TMPDIR", "")) > SHORT_PATH and (short := _short_folder()):
-            self._environment["TMPDIR"] = short
         self._folder: Path | None = None
         self._session: int | None = None
 
@@ -87,6 +82,9 @@ class LocalRay:
         """Start the head and wait for it; ConfigurationError says that it cannot."""
         # Ray's sockets lie in it, and a socket's path is at most 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="dr-", dir=_short_folder()))
+        # The dashboard's sockets lie where TMPDIR says, and nobody removes them.
+        own = self._folder / "t"
+        own.mkdir()
         client, dashboard = _free_ports(2)
         # Not with --block: it ends the whole node when any helper process of it fails.
         command = [
@@ -102,7 +100,7 @@ class LocalRay:
             f"--include-dashboard={str(self._dashboard).lower()}",
         ]
         try:
-            self._launch(command, self._folder / "start.log")
+            self._launch(command, self._folder / "start.log", own)
         except BaseException:
             self.stop()
             raise
@@ -112,14 +110,14 @@ class LocalRay:
             credentials=dict(self._credentials),
         )
 
-    def _launch(self, command: list[str], log: Path) -> None:
+    def _launch(self, command: list[str], log: Path, temporary: Path) -> None:
         with log.open("wb") as output:
             launcher = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env={**self._environment, "TMPDIR": str(temporary)},
                 start_new_session=True,
             )
         self._session = launcher.pid

@@ -7,6 +7,7 @@ correct because a name is unique or an actor is alive: the fence decides. Contra
 import logging
 import os
 import pkgutil
+import socket
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict, cast
 
@@ -35,6 +36,7 @@ SETUP_HOOK = "django_ray.process.set_up"
 PROCESS = "DJANGO_RAY_PROCESS"
 OUTER_NAME = "django_ray.outer"
 PUBLICATION_SHARE = 0.1
+CONNECT_S = 10.0
 RESTARTS = -1
 """A collector is made again as often as it dies; only its own leave ends it."""
 
@@ -45,8 +47,11 @@ SILENCE_MS = 60_000
 """How long a collector waits for a word of its coordinator before it leaves."""
 
 
-def connect(address: str, *, settings_module: str, log_to_driver: bool) -> None:
+def connect(address: str, *, settings_module: str, log_to_driver: bool) -> str:
     """Join the cluster at `address` as a driver whose processes know the settings.
+
+    Returns where that cluster answers, which `auto` does not say. Raises ConnectionError
+    when none answers there, or it asks for a token that the environment does not hold.
 
     The job carries the settings module and the set-up hook, and no secret. What the job
     submits inherits both; actors of ours switch the hook off by their environment. The
@@ -54,16 +59,29 @@ def connect(address: str, *, settings_module: str, log_to_driver: bool) -> None:
     """
     internals.require(ray.__version__)
     internals.reread_credentials()
-    ray.init(
-        address=address,
-        namespace=NAMESPACE,
-        runtime_env={
-            "env_vars": {"DJANGO_SETTINGS_MODULE": settings_module},
-            "worker_process_setup_hook": SETUP_HOOK,
-        },
-        log_to_driver=log_to_driver,
-        logging_level=logging.WARNING,
-    )
+    try:
+        _require_listener(address)
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            runtime_env={
+                "env_vars": {"DJANGO_SETTINGS_MODULE": settings_module},
+                "worker_process_setup_hook": SETUP_HOOK,
+            },
+            log_to_driver=log_to_driver,
+            logging_level=logging.WARNING,
+        )
+    except (OSError, RuntimeError, ValueError, RayError) as exc:
+        # Ray names what is wrong by whatever class its layer has.
+        raise ConnectionError(f"No Ray could be joined at {address!r}.") from exc
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _require_listener(address: str) -> None:
+    """Raise OSError where nothing listens: Ray itself would go on trying for minutes."""
+    host, found, port = address.rpartition(":")
+    if found and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
 def disconnect() -> None:

@@ -130,8 +130,9 @@ class Redactor:
 
         Of a long text only a window is looked at. What a window's end may have divided is
         never shown: forms without a length are taken out up to it, and a margin longer
-        than the others is dropped.
+        than the others is dropped. Colours go first: they could divide a secret.
         """
+        value = text.unstyled(value)
         window = 4 * limit + 2 * _MARGIN
         if len(value) <= window:
             return text.fit(self.text(text.clean(value)), limit)

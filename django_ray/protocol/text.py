@@ -17,6 +17,7 @@ REPLACEMENT = "\ufffd"
 ELLIPSIS = "…"
 
 _unsafe = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_style = re.compile("\x1b\\[[0-9;:]{0,32}m")
 _unsafe_line = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -55,6 +56,11 @@ def require_line(value: str, boundary: str, limit: int) -> str:
     if not is_line(value):
         raise ProtocolError("unsafe_text")
     return value
+
+
+def unstyled(value: str) -> str:
+    """Return `value` without the sequences that colour text in a terminal."""
+    return _style.sub("", value) if "\x1b" in value else value
 
 
 def clean(value: str) -> str:

@@ -101,9 +101,10 @@ def storable(value: object, boundary: str, limit: int) -> bytes:
 
 def of_error(exc: BaseException, redactor: Redactor) -> Failed:
     """Return a raised error's class path and its traceback, redacted and bounded."""
-    kind = type(_own(exc))
+    own = _own(exc)
+    kind = type(own)
     try:
-        error_text = _traceback(exc, redactor)
+        error_text = _traceback(exc, own, redactor)
     except BaseException:
         # Formatting runs the error's own code, and that may raise or exit.
         error_text = f"{text.label(kind.__qualname__, V1.error)}: {UNFORMATTED}"
@@ -138,14 +139,20 @@ def of_fault(exc: DjangoRayError) -> Failed:
     )
 
 
-def _traceback(exc: BaseException, redactor: Redactor) -> str:
-    """Format the error, each piece redacted before it is cut; keep what comes last."""
+def _traceback(exc: BaseException, own: BaseException, redactor: Redactor) -> str:
+    """Format the error, each piece redacted before it is cut; keep what comes last.
+
+    Where the piece with Ray's own traceback is cut, the error it holds at its end follows.
+    """
     pieces: list[str] = []
     formatted = traceback.TracebackException(
         type(exc), exc, exc.__traceback__, limit=-FRAMES, compact=True
     )
     room = ERROR_TEXT
-    for piece in reversed(list(formatted.format())):
+    said = [*formatted.format()]
+    if own is not exc and text.size(said[-1]) > V1.error:
+        said += traceback.format_exception_only(own)
+    for piece in reversed(said):
         fitted = redactor.fit(piece, V1.error)
         room -= text.size(fitted)
         if room < 0:

@@ -27,6 +27,7 @@ from psycopg import pq
 from actors import remote
 from actors.local import Address, LocalRay, node_environment
 from django_ray import conf
+from django_ray.errors import ConfigurationError
 from django_ray.tasks.backend import RayBackend
 from django_ray.tasks.fleet import RayFleet
 from django_ray.tasks.reconcile import reconcile
@@ -125,15 +126,34 @@ def _joined(
     """Be a driver of the cluster, inside a local one where there is no other."""
     with contextlib.ExitStack() as stack:
         if address is None:
+            say("Starting a Ray on this machine; this takes up to a minute.")
             local = LocalRay(num_cpus=cpus, environment=_node(), dashboard=True)
             started = stack.enter_context(local)
             stack.enter_context(authenticated(started))
             say(f"Ray dashboard: {started.dashboard}")
             address = started.ray
-        settings_module = os.environ[ENVIRONMENT_VARIABLE]
-        remote.connect(address, settings_module=settings_module, log_to_driver=False)
+        found = _join(address)
         stack.callback(remote.disconnect)
+        say(f"Joined Ray at {found}.")
         yield
+
+
+def _join(address: str) -> str:
+    """Join a cluster and return where it answers; raise ConfigurationError when none does.
+
+    The default, "auto", is Ray's own rule: RAY_ADDRESS, else the Ray on this machine.
+    """
+    settings_module = os.environ[ENVIRONMENT_VARIABLE]
+    try:
+        return remote.connect(
+            address, settings_module=settings_module, log_to_driver=False
+        )
+    except ConnectionError as exc:
+        raise ConfigurationError(
+            f"{exc} Start one with --local, or name a cluster with --address or "
+            "DJANGO_RAY['RAY_ADDRESS']; where it asks for a token, set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
+        ) from exc
 
 
 def _node() -> dict[str, str]:

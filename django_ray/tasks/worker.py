@@ -235,7 +235,10 @@ def announce(execution: RayTaskExecution) -> None:
     try:
         result = backend.result_of(execution)
     except InvalidTask:
-        logger.warning("No signal for %s: its task is gone.", execution.task_path)
+        logger.warning(
+            "No task_finished signal for %s: this process cannot import it.",
+            execution.task_path,
+        )
         return
     sender = type(task_backends[execution.backend])
     task_finished.send_robust(sender, task_result=result)

@@ -1,10 +1,11 @@
-"""`make demo`: a census of the Python files on this machine, run on Ray and watched live.
+"""`make demo`: a census of the Python packages installed beside it, run on Ray and watched live.
 
 With `--wfinstance FILE` a workflow recorded in WfFormat is replayed instead. `--once` ends
 after the run, `--json` prints the final summary as JSON on the last line.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -62,7 +63,10 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
         path = str(given.wfinstance.resolve())
         result = tasks.replay.enqueue(path=path, speed=given.speed)
     link = f"{running.web}/progress/runs/{result.id}/summary"
-    print(f"Run {result.id} is enqueued; Ray's dashboard: {running.ray.dashboard}")
+    print(f"Run {result.id} is enqueued. While this command runs:")
+    print(f"Summary   {link}")
+    print(f"Dashboard {running.ray.dashboard}")
+    print(f"          its token: {running.ray.credentials.get('RAY_AUTH_TOKEN', '')}")
     _watch(result.id)
     result.refresh()
     if result.status is TaskResultStatus.SUCCESSFUL:
@@ -71,13 +75,12 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
         print(f"The task ended {result.status}; the worker's log is shown below.")
         print((running.logs / "worker.log").read_text()[-4_000:])
     summary = _read(link)
-    print(f"\nSummary   {link}")
-    print(f"Dashboard {running.ray.dashboard}")
     if not given.once:
-        token = running.ray.credentials.get("RAY_AUTH_TOKEN", "")
-        print(f"          its token: {token}")
+        print(f"\nSummary   {link}")
+        print(f"Dashboard {running.ray.dashboard}")
         print("Ctrl-C ends the demo.", flush=True)
-        threading.Event().wait()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
     if given.json:
         print(json.dumps(summary, sort_keys=True), flush=True)
     return 0 if result.status is TaskResultStatus.SUCCESSFUL else 1

@@ -6,6 +6,7 @@ import pytest
 
 from django_ray.errors import DjangoRayError, LimitExceeded, ProtocolError
 from django_ray.protocol.redaction import Redactor
+from django_ray.readers.archive import error_line
 from django_ray.tasks import outcome
 from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
 
@@ -201,3 +202,32 @@ def test_error_that_cannot_be_formatted_is_told_by_its_class(error):
 
     assert said.error_class.endswith(type(error).__qualname__)
     assert type(error).__qualname__ in said.error_text
+
+
+def wrapped(cause):
+    """Return an error as Ray gives it, of a leaf that raised `cause`."""
+    ray_text = f"\x1b[36mray::leaf()\x1b[39m (pid=1, ip=1.2.3.4)\nValueError: {cause}"
+    kind = type("RayTaskError(ValueError)", (Exception,), {})
+    kind.__module__ = "ray.exceptions"
+    error = kind(ray_text)
+    error.cause = cause
+    return error
+
+
+@pytest.mark.parametrize(("size", "ends"), [(10, 1), (5_000, 1)])
+def test_error_of_a_leaf_ends_with_its_own_line_without_colours(size, ends):
+    cause = ValueError("why " + "x" * size)
+    said = outcome.of_error(wrapped(cause), PLAIN)
+
+    assert said.error_class == "builtins.ValueError"
+    assert "[36m" not in said.error_text
+    assert "ray::leaf() (pid=1" in said.error_text
+    line = error_line(said.error_class, said.error_text)
+    assert line.startswith("ValueError: why xx")
+    assert said.error_text.count("\nValueError: why") == ends
+
+
+def test_colours_do_not_divide_a_secret():
+    said = outcome.of_error(ValueError("pass\x1b[31mword=hunter2"), PLAIN)
+
+    assert said.error_text == "ValueError: password=[redacted]\n"

@@ -4,7 +4,8 @@ import pytest
 
 from django_ray.management.terminal import plain
 from django_ray.management.terminal.plain import Told
-from django_ray.protocol.vocabulary import ExecutionState
+from django_ray.protocol import summary as codec
+from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
 from tests.app import pictures
 from tests.app.pictures import FAILURES, NOW, make_picture, make_reading, make_summary
 
@@ -110,3 +111,24 @@ def test_an_ended_attempt_tells_its_error_in_one_safe_line():
     (line,) = Told(True).lines(picture)
     assert line.endswith("FAILED attempt=1 E: a b\ufffd[2J")
     assert Told(False).lines(picture)[0].isascii()
+
+
+def test_a_failure_known_before_its_try_is_told_once():
+    first = pictures.replace(FAILURES[0], try_=None, ended_ms=None)
+    told = Told(True)
+    assert (
+        "FAILED-NODE DUPRADAR_100 Called" in told.lines(after(0, failures=(first,)))[0]
+    )
+    assert told.lines(after(1, failures=FAILURES)) == []
+    again = pictures.replace(FAILURES[0], try_=4)
+    assert "try=4" in told.lines(after(2, failures=(again,)))[0]
+
+
+def test_after_the_end_the_line_says_what_its_percent_is_of():
+    summary = make_summary(
+        terminal=codec.Terminal(
+            derived=True, outcome=WorkflowState.FAILED, reason="error"
+        ),
+    )
+    (line,) = Told(True).lines(after(0, summary=summary, state=ExecutionState.FAILED))
+    assert " 61% succeeded=120/197 failed=1 " in line

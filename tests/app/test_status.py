@@ -163,3 +163,13 @@ def test_a_cut_names_every_reason_with_numbers():
         "25,000 of 100,000 nodes kept: node_count_limit, edge_count_limit"
         " · 21,440 of 271,402 edges"
     )
+
+
+def test_a_topology_that_waits_to_be_written_is_said():
+    detail = codec.Detail(
+        availability=DetailAvailability.AVAILABLE, complete=False, reasons=()
+    )
+    summary = make_summary(detail=detail, retained_nodes=196, retained_edges=450)
+    (word, _), (text, _) = status.complete_line(make_reading(summary))
+    assert word.rstrip() == "Growing"
+    assert text == "196 of 197 nodes, 450 of 451 edges kept so far; the rest follows"

@@ -71,6 +71,7 @@ def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tm
     wait_until(is_finished, 120)
     assert result.return_value == 6
     assert rays_of(tmp_path)
+    assert "Starting a Ray" in worker.stdout.readline()
     first = worker.stdout.readline()
     dashboard = re.search(r"http://127\.0\.0\.1:\d+", first)
     assert dashboard, first
@@ -84,4 +85,34 @@ def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tm
 
     assert worker.returncode == 0, said
     assert "Worker has ended." in said
+    assert "Joined Ray at 127.0.0.1:" in said
     wait_until(lambda: not rays_of(tmp_path), 20)
+
+
+def test_worker_that_can_join_no_ray_says_what_it_needs():
+    environment = {key: os.environ[key] for key in os.environ if "RAY_" not in key}
+    refused = subprocess.run(
+        [*(sys.executable, "-m", "django", "ray_worker"), "--address=127.0.0.1:1"],
+        env={
+            **environment,
+            "DATABASE_URL": service.database_url(),
+            "DJANGO_SETTINGS_MODULE": SETTINGS,
+            "PYTHONPATH": ROOT,
+            "RAY_gcs_rpc_server_connect_timeout_s": "1",
+        },
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert refused.returncode == 1
+    said = refused.stderr.splitlines()[-1]
+    for name in (
+        "127.0.0.1:1",
+        "--local",
+        "--address",
+        "RAY_ADDRESS",
+        "RAY_AUTH_TOKEN",
+    ):
+        assert name in said

@@ -56,7 +56,7 @@ def _bar(reading: Reading, width: int) -> list[Part]:
     room = min(width - 7 - len(GAP) - len(said), 100)
     return [
         (whole.rjust(5) + GAP, "bold"),
-        *shapes.bar(summary.node_counts, _total(summary), room),
+        *shapes.bar(summary.node_counts, total(summary), room),
         (GAP + said, ""),
     ]
 
@@ -65,7 +65,8 @@ def _empty(room: int) -> list[Part]:
     return shapes.bar(NodeCounts(), 0, min(room, 70))
 
 
-def _total(summary: Summary) -> int:
+def total(summary: Summary) -> int:
+    """Return what the percent is of: nodes that may still come count while it runs."""
     if summary.terminal is not None:
         return summary.discovered_nodes
     return max(summary.declared_nodes, summary.discovered_nodes)
@@ -76,7 +77,7 @@ def _said(summary: Summary) -> str:
     if summary.terminal is not None:
         done = count(summary.node_counts.succeeded)
         return f"{done} of {count(summary.discovered_nodes)} succeeded"
-    return f"{count(summary.node_counts.ended)} of {count(_total(summary))} ended"
+    return f"{count(summary.node_counts.ended)} of {count(total(summary))} ended"
 
 
 def _counts(reading: Reading, pen: Pen) -> list[Text]:

@@ -5,7 +5,7 @@ One line for each change of state, each failure not told yet, and each ten secon
 
 from dataclasses import dataclass, field
 
-from django_ray.management.terminal import attention, safe, status, words
+from django_ray.management.terminal import attention, head, safe, status, words
 from django_ray.management.terminal.status import Freshness
 from django_ray.protocol.summary import Summary
 from django_ray.readers.picture import Failure, Picture, Reading
@@ -38,10 +38,14 @@ class Told:
         return [*failures, self._write(reading, _told(picture, word))]
 
     def _new(self, failure: Failure, reading: Reading) -> str:
-        key = (reading.execution.attempt_number, failure.node_id, failure.try_)
-        if key in self._failures:
-            return ""
+        node = (reading.execution.attempt_number, failure.node_id)
+        key, first = (*node, failure.try_), (*node, None)
+        # The first failure is known before its row says which try it was.
+        told = key in self._failures or first in self._failures
+        self._failures.pop(first, None)
         self._failures[key] = None
+        if told:
+            return ""
         if len(self._failures) > REMEMBERED:
             del self._failures[next(iter(self._failures))]
         try_ = "" if failure.try_ is None else f" try={failure.try_}"
@@ -73,11 +77,14 @@ def _told(picture: Picture, word: Freshness) -> str:
 
 def _numbers(reading: Reading, summary: Summary) -> str:
     counts = summary.node_counts
-    total = max(summary.declared_nodes, summary.discovered_nodes)
+    # The percent is of the ended ones while nodes may come, of success after the end.
+    done = f"ended={counts.ended}/{head.total(summary)}"
+    if summary.terminal is not None:
+        done = f"succeeded={counts.succeeded}/{head.total(summary)}"
     parts = [
         f"rev={summary.revision}",
         f"{summary.percent}%",
-        f"ended={counts.ended}/{total}",
+        done,
         f"failed={counts.failed}",
         f"running={counts.running}",
         f"kept={summary.retained_nodes}/{summary.discovered_nodes}",

@@ -185,11 +185,25 @@ _COMPLETENESS = {
 def complete_line(reading: Reading) -> list[Part]:
     """Say what of the run is kept, and name every reason for what is not."""
     word, style = _COMPLETENESS[reading.availability]
+    if _is_growing(reading):
+        word = "Growing"
     return [(word.ljust(WORD_COLUMNS), style), (_kept(reading), "")]
+
+
+def _is_growing(reading: Reading) -> bool:
+    """Claim that nodes are counted whose rows come with the next topology."""
+    summary = reading.summary
+    return (
+        reading.availability is DetailAvailability.AVAILABLE
+        and summary is not None
+        and not summary.detail.complete
+    )
 
 
 def _kept(reading: Reading) -> str:
     summary, state = reading.summary, reading.availability
+    if _is_growing(reading) and summary is not None:
+        return f"{_nodes(summary)}, {_edges(summary)} kept so far; the rest follows"
     if state is DetailAvailability.AVAILABLE and summary is not None:
         return f"{_nodes(summary)}, {_edges(summary)} kept"
     if state is DetailAvailability.TRUNCATED and summary is not None:
