@@ -49,7 +49,11 @@ class Voice:
         message: object,
         metrics: Mapping[str, values.Metric] | None,
     ) -> None:
-        """Report progress; what cannot be reported is refused by name, never raised."""
+        """Report progress; what cannot be reported is refused by name, never raised.
+
+        What a report leaves out is said again as it was: a later one replaces an earlier
+        one wherever they meet on their way.
+        """
         try:
             done, whole = values.progress(current, total)
         except ProtocolError as exc:
@@ -59,6 +63,9 @@ class Voice:
             # The numbers are of the user's classes, and so is what converting them raises.
             self._refuse("malformed")
             return
+        before = self.said
+        if before is not None:
+            done, whole = _kept(done, whole, before)
         self.said = frames.Progress(
             target=self._target,
             invocation=0,
@@ -68,33 +75,36 @@ class Voice:
             at_ms=now_ms(),
             current=done,
             total=whole,
-            message=self._message(message),
-            metrics=self._metrics(metrics),
+            message=self._message(message, before),
+            metrics=self._metrics(metrics, before),
             host=host(),
         )
         self._reports.producer.progress(self.said)
 
-    def _message(self, message: object) -> str | None:
-        if message is None:
-            return None
-        if not isinstance(message, str):
+    def _message(self, message: object, before: frames.Progress | None) -> str | None:
+        if message is not None and not isinstance(message, str):
             self._refuse("message_not_text")
-            return None
+            message = None
+        if message is None:
+            return None if before is None else before.message
         return self._reports.redactor.fit(message, V1.message)
 
-    def _metrics(self, metrics: object) -> dict[str, values.Metric] | None:
+    def _metrics(
+        self, metrics: object, before: frames.Progress | None
+    ) -> dict[str, values.Metric] | None:
+        known = None if before is None else before.metrics
         if metrics is None:
-            return None
+            return known
         try:
             redacted = self._reports.redactor.mapping(values.metrics(metrics))
             values.require_metrics(redacted)
         except ProtocolError as exc:
             self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
-            return None
+            return known
         except Exception:
             # The mapping is of the user's class.
             self._refuse("malformed")
-            return None
+            return known
         return redacted
 
     def _refuse(self, reason: str) -> None:
@@ -112,3 +122,14 @@ class Voice:
                 text=reason,
             )
         )
+
+
+def _kept(
+    done: values.Amount | None, whole: values.Amount | None, before: frames.Progress
+) -> tuple[values.Amount | None, values.Amount | None]:
+    """Return both amounts, the one not given as it was, unless that contradicts the other."""
+    current = before.current if done is None else done
+    total = before.total if whole is None else whole
+    if current is not None and total is not None and current > total:
+        return done, whole
+    return current, total

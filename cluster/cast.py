@@ -22,6 +22,7 @@ from cluster.interleave import (
 )
 from cluster.races import World
 from cluster.verdict import Judge, look
+from django_ray.maintenance import removal
 from django_ray.storage import pool
 
 STALE = ("stale", "foreign")
@@ -52,6 +53,12 @@ FROM (VALUES
 """
 """Nothing here survives a crash, and an actor waits as long as the player lets it."""
 
+UNHURRIED: LiteralString = """
+SELECT set_config('lock_timeout', '0', true),
+    set_config('statement_timeout', '0', true),
+    set_config('enable_seqscan', 'off', true)
+"""
+"""What cleanup sets for a transaction of its own, without its patience."""
 
 TIDY = 1_000
 """After so many races, what they left dead in the tables is vacuumed away."""
@@ -61,6 +68,7 @@ class Race:
     """Everybody, connected to one database, and what became of all races so far."""
 
     def __init__(self, url: str) -> None:
+        removal.BOUNDS = UNHURRIED
         self._admin = _connected(url)
         self._watch = _connected(url)
         self.world = World(self._admin)

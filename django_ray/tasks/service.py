@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -131,6 +132,9 @@ def _joined(
             started = stack.enter_context(local)
             stack.enter_context(authenticated(started))
             say(f"Ray dashboard: {started.dashboard}")
+            if sys.stdout.isatty():
+                # A credential: for who sits here, not for a log.
+                say(f"    its token: {started.credentials['RAY_AUTH_TOKEN']}")
             address = started.ray
         found = _join(address)
         stack.callback(remote.disconnect)

@@ -1,1 +1,1 @@
-"""A census of the Python source files installed on this machine, as one Django task."""
+"""A census of the Python source files of the standard library and of `.venv`, as one Django task."""

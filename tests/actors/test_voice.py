@@ -1,0 +1,68 @@
+"""What a leaf says of itself, report after report."""
+
+import pytest
+
+from actors.voice import Voice
+from django_ray.protocol import frames
+from django_ray.protocol.redaction import Redactor
+
+
+class Way:
+    """Keeps what would go to the collector."""
+
+    def __init__(self):
+        self.redactor = Redactor(())
+        self.producer = self
+        self.sent = []
+
+    def progress(self, record):
+        self.sent.append(record)
+
+    def event(self, record):
+        self.sent.append(record)
+
+
+@pytest.fixture
+def way():
+    return Way()
+
+
+def heard(way, *reports):
+    """Return what the last of these reports comes to."""
+    voice = Voice(way, 0, 1, 1)
+    for current, total, message, metrics in reports:
+        voice.report(current, total, message, metrics)
+    said = [record for record in way.sent if isinstance(record, frames.Progress)]
+    assert voice.said is said[-1]
+    return said[-1].current, said[-1].total, said[-1].message, said[-1].metrics
+
+
+def test_what_a_report_leaves_out_is_said_again(way):
+    first = (1, 10, "begun", {"rows": 3})
+    assert heard(way, first, (None, None, "on", None)) == (1, 10, "on", {"rows": 3})
+    assert heard(way, first, (2, None, None, {"b": 1})) == (2, 10, "begun", {"b": 1})
+
+
+@pytest.mark.parametrize(
+    ("second", "pair"),
+    [((11, None), (11, None)), ((None, 4), (None, 4)), ((None, 5), (5, 5))],
+)
+def test_what_contradicts_a_later_number_is_not_said_again(way, second, pair):
+    assert heard(way, (5, 10, None, None), (*second, None, None))[:2] == pair
+
+
+def test_a_refused_part_leaves_what_was_said(way):
+    last = heard(way, (1, 2, "begun", {"a": 1}), (2, 2, 3, {"a": object()}))
+
+    assert last == (2, 2, "begun", {"a": 1})
+    reasons = [r.text for r in way.sent if isinstance(r, frames.Event)]
+    assert len(reasons) == 2
+
+
+def test_a_refused_number_says_nothing(way):
+    assert heard(way, (1, 2, "begun", None), (3, 2, "on", None)) == (
+        1,
+        2,
+        "begun",
+        None,
+    )
