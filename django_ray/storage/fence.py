@@ -25,7 +25,7 @@ OURS: LiteralString = """e.id = %(task)s::int8
 """What the task row `e` says while it is the run's: the fence in every statement."""
 
 HOLD: LiteralString = f"""
-SELECT e.public_id
+SELECT true
 FROM django_ray_execution AS e
 WHERE {OURS}
 FOR NO KEY UPDATE
@@ -48,13 +48,6 @@ FOR NO KEY UPDATE OF r
 type Parameters = dict[str, int | str]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The task row is this run's and stays so until the transaction ends."""
-
-    public_id: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
     """The locked run row as it is under the lock, and its published topology."""
@@ -66,14 +59,14 @@ class HeldRun:
     has_rows_from: bool
 
 
-def hold(conn: Connection, identity: RunIdentity) -> Held | None:
-    """Lock the task row, or return None and lock nothing when it is not this run's.
+def hold(conn: Connection, identity: RunIdentity) -> bool:
+    """Lock the task row if it is this run's; False, with nothing locked, when it is not.
 
     A row that another transaction is changing is waited for and then compared as it was
     committed. Always the first statement of a publication's transaction.
     """
-    row = conn.execute(HOLD, parameters(identity)).fetchone()
-    return None if row is None else Held(public_id=str(row[0]))
+    row = conn.execute(HOLD, parameters(identity), binary=True).fetchone()
+    return row is not None
 
 
 def hold_run(
@@ -87,6 +80,7 @@ def hold_run(
     row = conn.execute(
         LOCK_RUN,
         {**parameters(identity), "run": run_pk, "from_ordinal": from_ordinal},
+        binary=True,
     ).fetchone()
     if row is None:
         return None

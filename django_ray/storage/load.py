@@ -58,7 +58,7 @@ def begin(
     From its commit on, every writer with an older epoch is refused. Contract 4.6.
     """
     with conn.transaction():
-        if fence.hold(conn, identity) is None:
+        if not fence.hold(conn, identity):
             return Fenced("task")
         fields = fence.parameters(identity)
         conn.execute(INSERT_RUN, {**fields, "retention_days": retention_days})

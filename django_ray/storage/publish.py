@@ -142,7 +142,7 @@ def publish(
     if candidate is not None:
         spans = promote.read_bodies(conn, run_pk, candidate.manifest)
     with conn.transaction():
-        if fence.hold(conn, identity) is None:
+        if not fence.hold(conn, identity):
             return Fenced("task")
         run = fence.hold_run(conn, identity, run_pk, nodes.first_fresh_ordinal(rows))
         if run is None or run.writer_epoch != writer_epoch:

@@ -57,7 +57,7 @@ def publish_summary(
     """
     _require_alone(require_coherent(identity, publication), publication)
     with conn.transaction():
-        if fence.hold(conn, identity) is None:
+        if not fence.hold(conn, identity):
             return Fenced("task")
         run = fence.hold_run(conn, identity, run_pk, nodes.NOWHERE)
         if run is None or run.writer_epoch != writer_epoch:
