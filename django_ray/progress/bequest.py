@@ -20,8 +20,8 @@ SCHEMA: Final = 1
 KEY_BYTES = 8
 """So much of a SHA-256 tells a stage's label or a host's name from any other's."""
 
-Key = Annotated[str, Meta(min_length=2 * KEY_BYTES, max_length=2 * KEY_BYTES)]
-Producer = Annotated[str, Meta(max_length=32)]
+Key = Annotated[str, Meta(pattern=rf"\A[0-9a-f]{{{2 * KEY_BYTES}}}\Z")]
+Producer = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
 
 
 class Bequest(Stored, frozen=True):

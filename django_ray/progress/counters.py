@@ -54,7 +54,7 @@ class Counters:
 
     def try_(self, ordinal: int) -> int:
         """Return the try of a known node; `MAXIMUM_TRY` stands for that or more."""
-        return (self._states[ordinal] >> _TRY_SHIFT) + 1
+        return try_of(self._states[ordinal])
 
     def stage(self, ordinal: int) -> int:
         """Return the stage index of a known node."""
@@ -148,6 +148,11 @@ class Counters:
         self._counts[self._states[ordinal] & _STATE_BITS] -= 1
         self._counts[code] += 1
         self._states[ordinal] = code | (try_ - 1) << _TRY_SHIFT
+
+
+def try_of(value: int) -> int:
+    """Return the try that a node's one byte tells."""
+    return (value >> _TRY_SHIFT) + 1
 
 
 def byte(state: NodeState, try_: int) -> int:

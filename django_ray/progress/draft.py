@@ -148,7 +148,7 @@ class Draft:
             summary=summary.encode(composed),
             stages=self._retaining(delta.stages, topology),
             events=delta.events,
-            bequest=self._bequest(delta) if delta.changed else None,
+            bequest=self._bequest(delta) if delta.changed or delta.nodes else None,
             candidate=candidate,
             expires_at_ms=expires,
         )

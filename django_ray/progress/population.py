@@ -38,6 +38,10 @@ UNKNOWN = -1
 """How many nodes the stored totals hold, where that could not be read back."""
 
 
+_FORGONE = TruncationReason.topology_size_limit
+"""Why a counted node has no detail, where nobody tells it."""
+
+
 class Handed(NamedTuple):
     """What one publication takes: new nodes, and the changed rows by ordinal."""
 
@@ -312,8 +316,16 @@ class Population:
             if self._counted == UNKNOWN:
                 self._counted = self._registered = len(resync)
                 self._extend(len(resync))
+            elif self._registered < self._counted:
+                self._forgo()
             return "resent"
         return self._complete(now_ms)
+
+    def _forgo(self) -> None:
+        """Take counted nodes that do not come again for what they are: not retained."""
+        self._retained, self._reason = len(self._nodes), _FORGONE
+        self._registered = self._counted
+        self._overview.omit(_FORGONE)
 
     def _extend(self, upto: int) -> None:
         """Count the nodes below `upto` that the arrays tell of, with their stages."""
@@ -328,7 +340,9 @@ class Population:
             return "gap"
         tally = "resent"
         for ordinal, try_ in self.running:
-            known.advance(ordinal, NodeState.RUNNING, try_)
+            # Of tries the arrays tell: a later one would stand for good.
+            if try_ <= resync.try_(ordinal):
+                known.advance(ordinal, NodeState.RUNNING, try_)
         for ordinal, before, after in known.merge(bytes(resync.states)):
             tally = "applied"
             if ordinal < len(self._nodes):

@@ -4,6 +4,7 @@ They come first and speak last: what records tell has times, hosts and errors, s
 are put aside and fill in, at the end, the states that no record has told.
 """
 
+from django_ray.progress import counters
 from django_ray.protocol.frames import States
 
 
@@ -29,6 +30,11 @@ class Resync:
         self.states += record.states
         self.stages += record.stages
         return True
+
+    def try_(self, ordinal: int) -> int:
+        """Return the try of a node, 0 where no array tells of it."""
+        known = ordinal < len(self)
+        return counters.try_of(self.states[ordinal]) if known else 0
 
     def close(self) -> None:
         """Forget the arrays."""

@@ -26,12 +26,15 @@ So the invariants:
 - A node's stage keeps its index: stages are known again by their keys, in their order.
 - What cannot be read back is never written over. The detail is then `fault`, the summary
   says so until the run's end, and its counts, which need no detail, go on.
+- The bequest is believed where it agrees with all else that is stored. What nothing else
+  tells is of no consequence for any state: see `require_agreed`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_ray.errors import IntegrityFault
+from django_ray.progress import bequest
 from django_ray.progress.bequest import Bequest
 from django_ray.progress.pages import (
     Manifest,
@@ -40,12 +43,13 @@ from django_ray.progress.pages import (
     check_pages,
     decode,
 )
-from django_ray.progress.stages import StageRow
+from django_ray.progress.stages import OTHER_INDEX, StageRow
 from django_ray.protocol import canonical, records
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EdgeItem, EventItem, NodeItem
 from django_ray.protocol.summary import Summary
-from django_ray.protocol.vocabulary import NODE_STATES, DetailAvailability
+from django_ray.protocol.text import ELLIPSIS
+from django_ray.protocol.vocabulary import NODE_STATES, DetailAvailability, NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +177,71 @@ def detailed(
         details=rows.details,
         sizes=rows.sizes,
         stages=bytes(rows.stages),
+    )
+
+
+def require_agreed(found: Standing) -> None:
+    """Raise IntegrityFault where a bequest contradicts what else stands stored of its run.
+
+    Nothing tells up to which frame all is applied, which hosts were seen, and which of the
+    running nodes have no detail: there the bequest is believed, within the summary's counts.
+    """
+    left, said = found.bequest, found.summary
+    if left is None or said is None:
+        return
+    if not (
+        _is_of_run(left, said, found.detailed)
+        and _names_stages(left.stages, found.row)
+        and _places_nodes(left.stages, found.detailed)
+    ):
+        raise _fault(
+            DetailAvailability.CORRUPT, "What a collector left is not of its run."
+        )
+
+
+def _is_of_run(left: Bequest, said: Summary, kept: Detailed | None) -> bool:
+    details = () if kept is None else kept.details
+    shown = sum(each.state is NodeState.RUNNING for each in details)
+    running = {ordinal for ordinal, _ in left.running}
+    reasons = {*left.reasons, left.nodes_ended, left.edges_ended} - {None}
+    return (
+        bool(left.producer) is bool(left.applied)
+        and left.registered == said.discovered_nodes
+        and (left.nodes_ended is None or len(details) < left.registered)
+        # Before the first topology the summary names no reason.
+        and (kept is None or reasons <= set(said.detail.reasons))
+        and len(left.running) == len(running) <= said.node_counts.running - shown
+        and all(len(details) <= ordinal < left.registered for ordinal in running)
+        and len(left.hosts) == len(set(left.hosts)) <= said.hosts
+    )
+
+
+def _names_stages(keys: Sequence[str], row: StageRow | None) -> bool:
+    """Claim that the keys are those of the row's named stages, by index."""
+    stages = () if row is None else row.stages
+    named = [stage for stage in stages if stage.index < OTHER_INDEX]
+    return (
+        len(set(keys)) == len(keys)
+        and [stage.index for stage in named] == list(range(len(keys)))
+        and all(
+            # The key is that of the whole label, and this one is cut.
+            not stage.label
+            or stage.label.endswith(ELLIPSIS)
+            or bequest.key(stage.label) == key
+            for stage, key in zip(named, keys, strict=True)
+        )
+    )
+
+
+def _places_nodes(keys: Sequence[str], kept: Detailed | None) -> bool:
+    """Claim that each retained node is of the stage that its name has by the keys."""
+    if kept is None:
+        return True
+    indexes = {key: index for index, key in enumerate(keys)}
+    names = (node.stage for node in kept.nodes)
+    return all(
+        indexes.get(bequest.key(name), OTHER_INDEX) == index
+        for name, index in set(zip(names, kept.stages, strict=True))
     )
 
 

@@ -68,6 +68,9 @@ ORDER BY ordinal
 LIMIT %(rows)s::int4
 """
 
+FAULTS = frozenset((DetailAvailability.MISSING, DetailAvailability.CORRUPT))
+"""What a run's summary says until its end, once its detail could not be read back."""
+
 CHUNK = 2_000
 """So many detail rows are in memory as they are stored."""
 
@@ -94,6 +97,9 @@ def _sound(conn: Connection, identity: RunIdentity, begun: Begun) -> Standing:
     spoken = _spoken(said, identity, begun)
     if left is None:
         raise _fault(DetailAvailability.MISSING)
+    if spoken.detail.availability in FAULTS:
+        # Its rows and its stages are those of before the fault.
+        raise _fault(spoken.detail.availability)
     inherited = bequest.decode(left)
     detailed = None
     if begun.revisions.topology:
@@ -102,13 +108,15 @@ def _sound(conn: Connection, identity: RunIdentity, begun: Begun) -> Standing:
         raise _fault(DetailAvailability.MISSING)
     if spoken.policy is ReportingPolicy.full and inherited.registered and row is None:
         raise _fault(DetailAvailability.MISSING)
-    return Standing(
+    found = Standing(
         summary=spoken,
         bequest=inherited,
         row=None if row is None else stages.decode(row),
         events=() if events is None else records.decode_events(events),
         detailed=detailed,
     )
+    standing.require_agreed(found)
+    return found
 
 
 def _faulty(

@@ -253,9 +253,22 @@ def test_what_was_stored_before_a_death_stands_again_after_it(
     assert after.rows == before.rows
 
 
+def left(name, value):
+    """Return the statement that has a collector leave something else."""
+    return (
+        "UPDATE django_ray_run SET bequest = convert_to(regexp_replace("
+        f"convert_from(bequest, 'UTF8'), '\"{name}\":(\\[.*?\\]|[^,}}]+)([,}}])', "
+        f"'\"{name}\":{value}\\2'), 'UTF8')"
+    )
+
+
 @pytest.mark.parametrize(
     ("damage", "availability"),
     [
+        (left("registered", 2**31 - 1), "CORRUPT"),
+        pytest.param(left("producer", '"none"'), "CORRUPT", marks=pytest.mark.deep),
+        pytest.param(left("running", "[[99,1]]"), "CORRUPT", marks=pytest.mark.deep),
+        pytest.param(left("stages", "[]"), "CORRUPT", marks=pytest.mark.deep),
         ("DELETE FROM django_ray_node_detail WHERE ordinal = 3", "MISSING"),
         ("UPDATE django_ray_page SET item_count = 7", "CORRUPT"),
         ("UPDATE django_ray_stages SET body = '{}'", "CORRUPT"),
@@ -290,6 +303,30 @@ def test_detail_that_cannot_be_read_back_is_named_and_the_counts_go_on(
     assert said.state == "SUCCEEDED"
     assert rows_of(life) == before
     assert life.publisher.tallies["integrity"] == 0
+
+
+def test_detail_with_a_fault_is_not_trusted_by_a_third_collector(make_life):
+    life = make_life()
+    script = Script(life, 1)
+    life.audits.wanted = False
+    halfway = iter(growing_steps(script))
+    for _ in range(5):
+        next(halfway)
+    life.kill()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_ray_run SET bequest = NULL")
+    for _ in range(5):
+        next(halfway)
+    assert life.settle()
+    life.kill()
+
+    for _ in halfway:
+        pass
+
+    assert script.finish()
+    said = said_of(life)
+    assert said.detail.availability == "MISSING"
+    assert said.node_counts.total == sum(said.ended_by_minute) == script.registered
 
 
 def said_of(life):

@@ -79,6 +79,11 @@ def test_what_is_longer_than_its_bound_is_corrupt(name, most, beyond):
     [
         (b'"schema":1', b'"schema":2'),
         (b'"registered":3', b'"registered":-1'),
+        (b'"producer":"0', b'"producer":"g'),
+        (b'"producer":"0', b'"producer":"'),
+        (b'"producer":"' + b"0" * 32, b'"producer":"\\n'),
+        (b'"hosts":["', b'"hosts":["g'),
+        (b'"hosts":["' + bequest.key("a").encode(), b'"hosts":["' + b"g" * 16),
         (b'"registered":3', b'"registered":3,"more":1'),
         (b'"applied":7,', b""),
         (b'"topology_size_limit"', b'"no_such_reason"'),

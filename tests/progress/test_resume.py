@@ -4,6 +4,7 @@ import pytest
 from msgspec import Raw
 
 from django_ray.progress import bequest
+from django_ray.progress.bequest import Bequest
 from django_ray.progress.budget import Budget
 from django_ray.progress.growth import Declared
 from django_ray.progress.pages import check_pages
@@ -12,13 +13,14 @@ from django_ray.progress.recent import FAILED, MINUTE_MS, Endings, Events, Hosts
 from django_ray.progress.resync import Resync
 from django_ray.progress.series import Series
 from django_ray.progress.stages import OTHER_INDEX, Stages, decode
+from django_ray.progress.standing import Standing
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, records
-from django_ray.protocol.frames import States
+from django_ray.protocol.frames import NEWS, RESENT, States
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EventItem, Fault, Omitted
 from django_ray.protocol.vocabulary import NodeState, TruncationReason
-from tests.progress.making import START, item, limits
+from tests.progress.making import START, Run, item, limits, node, state
 
 LIMIT = TruncationReason.detail_size_limit
 
@@ -232,6 +234,48 @@ def test_a_recount_sets_the_states_and_tells_the_level():
     assert decode(stages.encode()).running.buckets == (4, 4)
     stages.move(0, NodeState.RUNNING, NodeState.SUCCEEDED, START + 2_000)
     assert decode(stages.encode()).running.buckets == (4, 4, 3)
+
+
+def left(registered, running=()):
+    return Bequest(
+        applied=1,
+        edges_ended=None,
+        hosts=(),
+        nodes_ended=None,
+        producer="0" * 32,
+        reasons=(),
+        registered=registered,
+        running=running,
+        schema=1,
+        stages=(),
+    )
+
+
+def resumed(bequest, *told):
+    """Return a run that goes on from what was left, with three nodes submitted."""
+    run = Run()
+    run.model.resume(Standing(bequest=bequest))
+    run.apply(States(0, b"\1\1\1", bytes(3)), *told, RESENT)
+    return run
+
+
+def test_counted_nodes_that_do_not_come_again_are_omitted_and_the_run_goes_on():
+    told = (NEWS, node(3), state(3, "RUNNING"), state(1, "SUCCEEDED"))
+    delta = resumed(left(3), *told).take()
+
+    counts = delta.counts
+    assert (counts.submitted, counts.running, counts.succeeded) == (2, 1, 1)
+    assert delta.reasons == {TruncationReason.topology_size_limit}
+    assert delta.nodes == []
+
+
+@pytest.mark.parametrize(("try_", "running"), [(1, 1), (2, 0), (32, 0)])
+def test_a_running_node_is_of_a_try_that_the_coordinator_knows(try_, running):
+    run = resumed(left(3, ((2, try_),)), NEWS)
+    assert run.take().counts.running == running
+
+    run.apply(state(2, "SUCCEEDED"))
+    assert run.take().counts.succeeded == 1
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,15 @@ from msgspec.structs import replace
 from psycopg.errors import CheckViolation
 
 from cluster import runs
+from django_ray.progress import bequest
 from django_ray.progress.standing import Standing
 from django_ray.protocol import summary
 from django_ray.protocol.limits import V1
-from django_ray.protocol.vocabulary import DetailAvailability, NodeState
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    NodeState,
+    TruncationReason,
+)
 from django_ray.storage import standing
 from django_ray.storage.load import begin
 from tests.storage import helpers
@@ -150,6 +155,46 @@ def test_what_is_damaged_is_named_and_never_raised(mind, admin, unaudited, damag
 
 
 SET_BEQUEST = "UPDATE django_ray_run SET bequest = %s"
+
+
+LIE = {
+    "another number of nodes": {"registered": NODES - 1},
+    "nodes that nobody has": {"registered": 2**31 - 1},
+    "a running node with detail": {"running": ((5, 1),)},
+    "a running node that nobody has": {"running": ((NODES, 1),)},
+    "frames of nobody": {"producer": "", "applied": 1},
+    "a producer without frames": {"producer": "0" * 32, "applied": 0},
+    "no stages": {"stages": ()},
+    "a stage twice": {"stages": (bequest.key("stage 0"),) * 2},
+    "a stage of another name": {"stages": (bequest.key("other"),)},
+    "a reason of nothing": {"reasons": (TruncationReason.node_count_limit,)},
+    "an end of the nodes": {"nodes_ended": TruncationReason.topology_size_limit},
+    "an end of the edges": {"edges_ended": TruncationReason.topology_size_limit},
+    "hosts that nobody saw": {"hosts": tuple(map(bequest.key, "abcdefghij"))},
+}
+
+
+@pytest.mark.parametrize("lie", LIE)
+def test_a_bequest_that_is_not_of_its_run_is_corrupt(mind, admin, unaudited, lie):
+    unaudited.append(lie)
+    changed = bequest.encode(replace(read(mind).bequest, **LIE[lie]))
+    admin.execute(SET_BEQUEST, (changed,))
+
+    found = read(mind)
+
+    assert found.fault is DetailAvailability.CORRUPT
+    assert found.bequest is None
+    assert found.summary is not None
+
+
+def test_the_stages_of_a_bequest_may_not_change_places(mind, admin, unaudited):
+    unaudited.append("stages")
+    left = read(mind).bequest
+    swapped = replace(left, stages=left.stages[::-1])
+    assert swapped != left
+    admin.execute(SET_BEQUEST, (bequest.encode(swapped),))
+
+    assert read(mind).fault is DetailAvailability.CORRUPT
 
 
 @pytest.mark.parametrize("beyond", [-1, 0])
