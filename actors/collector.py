@@ -222,7 +222,7 @@ class Collector:
             self._count("duplicate_frames")
         else:
             try:
-                unknown = self._apply(frame, now_ms)
+                status, unknown = self._apply(frame, now_ms)
             except Exception:
                 # A fault of the model must not end the run: the frame stays unapplied.
                 status, reason = Status.REFUSED, "fault"
@@ -241,21 +241,29 @@ class Collector:
             tuple(unknown),
         )
 
-    def _apply(self, frame: Frame, now_ms: int) -> list[bytes]:
+    def _apply(self, frame: Frame, now_ms: int) -> tuple[Status, list[bytes]]:
         """Apply the records; return the Ray tasks that no node is known for yet."""
         unknown = []
-        early = self._model.tallies["early"]
+        tallies = self._model.tallies
+        early, left_out = tallies["early"], tallies["unknown_node"]
         for record in frame.records:
             target = self._model.apply(record, now_ms)
             if target is not None:
                 unknown.append(target)
+        if (
+            frame.kind is not ProducerKind.coordinator
+            and tallies["unknown_node"] > left_out
+        ):
+            # No room for what came before its node: its own process has it, and waits.
+            self._count("postponed")
+            return self._ledger.postpone(frame), []
         self._ledger.applied(frame)
-        if self._model.tallies["early"] > early:
+        if tallies["early"] > early:
             # In no row yet, and kept in this process alone.
             self._ledger.hold(frame.producer)
         elif self._model.is_over or not self._model.has_early:
             self._ledger.release()
-        return unknown
+        return Status.OK, unknown
 
     def _refusal(self, status: Status, reason: str) -> Acknowledgement:
         """Answer a frame that was not read, under a reason of bounded variety."""

@@ -1,7 +1,8 @@
 """What is told of nodes before their registration, in bounded memory. Contract 4.3.
 
 A leaf reports to the collector itself and may overtake the coordinator's record of its
-node. Its frame counts as applied all the same, so what it said has to be kept here.
+node. Its frame counts as applied all the same, so what it said has to be kept here. Where
+there is no room for it the frame is not taken, and its producer keeps it.
 """
 
 from typing import NamedTuple

@@ -114,6 +114,11 @@ class Ledger:
         if frame.producer not in self._held:
             self._ahead[frame.producer] = frame.number
 
+    def postpone(self, frame: Frame) -> Status:
+        """Have a frame judged OK sent again: there was no room for all of it."""
+        self._producers[frame.producer].resyncing = True
+        return Status.RESYNC
+
     def hold(self, producer: bytes) -> None:
         """Commit nothing more of a producer: the model keeps what it told for later."""
         self._held.add(producer)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from actors.collector import REASONS, Collector
 from django_ray.progress.bequest import Bequest
+from django_ray.progress.early import EARLY
 from django_ray.progress.pace import Pace
 from django_ray.progress.standing import Standing
 from django_ray.protocol import frames, records
@@ -307,6 +308,27 @@ def test_an_open_question_of_what_was_before_is_answered_by_waiting():
     answer = collector.ingest(frame(7, node(0), epoch=0), START_MS)
     assert (answer.status, answer.writer_epoch) == (Status.RESYNC, 1)
     assert collector.ingest(frame(8, node(0), epoch=1), START_MS).status is Status.OK
+
+
+def test_a_worker_s_frame_that_finds_no_room_is_not_taken_and_sent_again(collector):
+    early = [state(ordinal, NodeState.RUNNING) for ordinal in range(1, EARLY + 2)]
+    collector.ingest(frame(1, node(0)), START_MS)
+    assert collector.ingest(worker(1, *early[:500]), START_MS).status is Status.OK
+    assert collector.ingest(worker(2, *early[500:-1]), START_MS).status is Status.OK
+
+    answer = collector.ingest(worker(3, early[-1]), START_MS)
+    assert (answer.status, answer.applied) == (Status.RESYNC, 2)
+    assert collector.status(START_MS)["postponed"] == 1
+    # Of nodes that are known there is always room.
+    known = state(0, NodeState.RUNNING)
+    other = frame(1, known, producer=b"v" * 16, kind=ProducerKind.worker)
+    assert collector.ingest(other, START_MS).status is Status.OK
+
+    collector.ingest(frame(2, *map(node, range(1, 600))), START_MS)
+    collector.ingest(frame(3, *map(node, range(600, EARLY + 2))), START_MS)
+    answer = collector.ingest(worker(4, early[-1]), START_MS)
+    assert (answer.status, answer.applied) == (Status.OK, 4)
+    assert publish(collector).delta.counts.running == EARLY + 2
 
 
 def left(registered=0, **changes):

@@ -23,11 +23,20 @@ from django_ray.models.progress import (
     WorkflowRun,
 )
 from django_ray.progress import stages
+from django_ray.progress.early import EARLY
 from django_ray.protocol import frames, records, summary
 from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.vocabulary import ExecutionState, NodeState, ReportingPolicy
 from django_ray.storage.writer import Writer
-from tests.actors.lives import ANY, SHAPES, Life, Reaper, Script, growing_steps
+from tests.actors.lives import (
+    ANY,
+    SHAPES,
+    WORKERS,
+    Life,
+    Reaper,
+    Script,
+    growing_steps,
+)
 from tests.fakes import START_MS, run_settings
 from tests.storage import helpers
 
@@ -409,20 +418,43 @@ def test_what_ends_right_after_a_resync_is_counted_as_an_end(make_life, fails):
     assert Stored(life).has_failed is fails
 
 
+def begin(life, ordinal):
+    """Let a node be submitted and run, as its worker says."""
+    life.coordinator.register(f"1.n[{ordinal}]", "n", "stage", ())
+    life.coordinator.submitted(ordinal, None)
+    life.workers[ordinal % WORKERS].state(
+        frames.State(ordinal, 0, 1, NodeState.RUNNING, START_MS, START_MS, "h")
+    )
+
+
+@pytest.mark.parametrize("policy", [ReportingPolicy.full, ReportingPolicy.summary])
+def test_no_node_that_runs_is_lost_while_its_coordinator_is_away(make_life, policy):
+    life = make_life(policy=policy)
+    life.audits.wanted = False
+    for ordinal in range(EARLY + 200):
+        begin(life, ordinal)
+    life.producer.step(life.clock())
+    life.kill()
+    life.rise()
+    # The workers alone are back, with more than is kept of nodes that nobody knows.
+    for _ in range(40):
+        now = life.clock.advance(250)
+        for worker in life.workers:
+            worker.step(now)
+        life.publisher.step()
+    assert life.collector.status(life.clock())["early"] > 0
+    assert life.settle()
+
+    assert said_of(life).node_counts.running == EARLY + 200
+
+
 def test_a_second_death_loses_no_running_node_to_those_that_ended(make_life):
     life = make_life(policy=ReportingPolicy.summary)
     life.audits.wanted = False
     coordinator = life.coordinator
 
-    def begin(ordinal):
-        coordinator.register(f"1.n[{ordinal}]", "n", "stage", ())
-        coordinator.submitted(ordinal, None)
-        life.workers[0].state(
-            frames.State(ordinal, 0, 1, NodeState.RUNNING, START_MS, START_MS, "h")
-        )
-
     for ordinal in range(V1.bequest_running):
-        begin(ordinal)
+        begin(life, ordinal)
     assert life.settle()
     life.kill()
     for ordinal in range(V1.bequest_running):
@@ -430,7 +462,7 @@ def test_a_second_death_loses_no_running_node_to_those_that_ended(make_life):
     life.turn(10)
     assert life.settle()
     for ordinal in range(V1.bequest_running, V1.bequest_running + 10):
-        begin(ordinal)
+        begin(life, ordinal)
     assert life.settle()
     life.kill()
     life.turn(20)

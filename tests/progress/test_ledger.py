@@ -96,6 +96,18 @@ def test_a_frame_sent_before_the_resync_was_heard_is_answered_so_too(ledger, epo
     assert numbers(ledger) == (0, 0)
 
 
+def test_a_frame_that_is_postponed_may_come_again_under_any_number(ledger):
+    send(ledger, frame(1))
+    postponed = frame(2)
+    assert ledger.judge(postponed, EPOCH, 0) is OK
+    assert ledger.postpone(postponed) is RESYNC
+    assert numbers(ledger) == (1, 0)
+    assert ledger.marks() == {(1).to_bytes(16): 1}
+
+    assert send(ledger, frame(5)) is OK
+    assert numbers(ledger) == (5, 0)
+
+
 def test_a_resync_frame_is_no_duplicate_whatever_its_number(ledger):
     for number in (1, 2, 3):
         send(ledger, frame(number))
