@@ -67,6 +67,7 @@ class Journal:
         self._clock = clock
         limits = V1 if settings is None else settings.limits
         self._limits = limits
+        self._detailed = 0 if settings is None else settings.detailed_nodes
         self._redactor = Redactor(() if settings is None else settings.redact)
         self._known_label = functools.lru_cache(LABELS)(self._label)
         # Re-entrant: a generator that is collected cancels its tasks wherever it is.
@@ -171,12 +172,14 @@ class Journal:
     def resync(self) -> Iterator[frames.Record]:
         """Yield what a restarted collector is to know of all calls and all nodes.
 
-        With the Ray tasks by which nodes that have not ended are known.
+        With the Ray tasks by which nodes are known, of those that have ended the detailed
+        ones: what such a method said last may still be on its way.
         """
         with self._lock:
             calls = tuple(self._declared.calls())
             chunks = tuple(self._counters.chunks(self._limits.frame_cut // 4))
-            tasks = tuple(self._tasks.items())
+            # A collector with no room for all of them forgets the first.
+            tasks = sorted(self._tasks.items(), key=lambda each: self._is_open(each[0]))
         yield from (frames.Declare(*call) for call in calls)
         yield from chunks
         yield from (frames.Task(*task) for task in tasks)
@@ -187,8 +190,11 @@ class Journal:
         if not any(map(counters.count, OPEN_STATES)):
             return
         for ordinal in range(len(counters)):
-            if counters.state(ordinal) in OPEN_STATES:
+            if self._is_open(ordinal):
                 self.cancelled(ordinal)
+
+    def _is_open(self, ordinal: int) -> bool:
+        return self._counters.state(ordinal) in OPEN_STATES
 
     def _put(
         self,
@@ -209,11 +215,11 @@ class Journal:
         )
         # Told under the lock as well: no state of a node comes behind the run's end.
         with self._lock:
-            if self._counters.state(ordinal) in TERMINAL_NODE_STATES:
+            if not self._is_open(ordinal):
                 # Seen to end by one thread while another cancelled it.
                 return
             self._counters.put(ordinal, state, FIRST_TRY)
-            if self._tasks and state in TERMINAL_NODE_STATES:
+            if state in TERMINAL_NODE_STATES and ordinal >= self._detailed:
                 self._tasks.pop(ordinal, None)
             if status is not None:
                 self._pass_on(ordinal, status)

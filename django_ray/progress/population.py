@@ -252,20 +252,21 @@ class Population:
             self._apply_preview(early.preview)
 
     def _apply_progress(self, record: frames.Progress, now_ms: int) -> str:
-        target = record.target
+        target, began = record.target, ""
         if isinstance(target, bytes):
             known = self._tasks.get(target)
             if known is None:
                 return "unknown_task"
             ordinal = known
-            self._begin(ordinal, record, now_ms)
+            began = self._begin(ordinal, record, now_ms)
         else:
             ordinal = target
         if not self._is_known(ordinal):
             return self._early.keep_report(ordinal, record)
-        return self._report(ordinal, record)
+        told = self._report(ordinal, record)
+        return began if began == "applied" else told
 
-    def _begin(self, ordinal: int, record: frames.Progress, now_ms: int) -> None:
+    def _begin(self, ordinal: int, record: frames.Progress, now_ms: int) -> str:
         """Take a node known by its Ray task to RUNNING: nobody else says that it runs."""
         running = frames.State(
             ordinal,
@@ -275,7 +276,7 @@ class Population:
             record.at_ms,
             host=record.host,
         )
-        self._apply_state(running, now_ms)
+        return self._apply_state(running, now_ms)
 
     def _is_known(self, ordinal: int) -> bool:
         """Claim that a node's detail is there, or never will be."""
@@ -297,7 +298,7 @@ class Population:
         return self._nodes.apply_preview(record)
 
     def _apply_task(self, record: frames.Task) -> str:
-        if record.ordinal >= len(self._counters):
+        if record.ordinal >= max(len(self._counters), len(self._resync)):
             return "unknown_node"
         self._tasks[record.task_id] = record.ordinal
         if len(self._tasks) > self._known_tasks:
@@ -350,6 +351,7 @@ class Population:
             self._moved(ordinal, before, after, now_ms)
         resync.close()
         for ordinal in self._early.below(self._registered):
+            tally = "applied"
             self._catch_up(ordinal, now_ms)
         if self.resumes:
             self.resumes = False

@@ -448,6 +448,32 @@ def test_no_node_that_runs_is_lost_while_its_coordinator_is_away(make_life, poli
     assert said_of(life).node_counts.running == EARLY + 200
 
 
+@pytest.mark.parametrize("damage", ["", "UPDATE django_ray_run SET bequest = NULL"])
+def test_what_a_method_said_last_is_heard_though_it_ended_meanwhile(make_life, damage):
+    life = make_life()
+    life.audits.wanted = False
+    task, coordinator = b"t" * 24, life.coordinator
+    for ordinal, other in enumerate((task, b"u" * 24)):
+        coordinator.register(f"1.n[{ordinal}]", "n", "stage", ())
+        coordinator.submitted(ordinal, other)
+    assert life.settle()
+    life.kill()
+    if damage:
+        with connection.cursor() as cursor:
+            cursor.execute(damage)
+    for target in (task, b"u" * 24):
+        said = frames.Progress(target, 0, 1, 1, START_MS, 1, 2, "half")
+        life.workers[0].progress(said)
+    coordinator.succeeded(0, None)
+    life.turn(20)
+    assert life.settle()
+
+    counts = said_of(life).node_counts
+    assert (counts.succeeded, counts.running) == (1, 1)
+    messages = [records.decode_detail(row).message for _, row in rows_of(life)]
+    assert messages == [msgspec.UNSET if damage else "half"] * 2
+
+
 def test_a_second_death_loses_no_running_node_to_those_that_ended(make_life):
     life = make_life(policy=ReportingPolicy.summary)
     life.audits.wanted = False

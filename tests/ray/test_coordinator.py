@@ -23,6 +23,7 @@ from django_ray.protocol import frames, text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 from tests.fakes import START_MS, FakeClock
+from tests.progress.making import limits
 from tests.ray.leaves import Stubborn
 from tests.ray.runs import Recorder, coordinator, settings
 
@@ -49,8 +50,8 @@ class Work:
         self.cancelled += 1
 
 
-def registered(recorder, count=1):
-    made = coordinator(recorder)
+def registered(recorder, count=1, told=None):
+    made = coordinator(recorder, told=told)
     for number in range(count):
         made.register(f"1.x[{number}]", "x", "x", ())
     return made
@@ -190,18 +191,29 @@ def test_the_first_end_of_a_node_stands():
     assert [said.state for said in recorder.states] == [NodeState.SUCCEEDED]
 
 
-def test_a_node_known_by_its_task_is_told_again_with_it_until_it_has_ended():
+def test_a_node_known_by_its_task_is_told_again_with_it_those_that_ended_first():
     recorder = Recorder()
-    made = registered(recorder, 3)
-    made.submitted(0, b"first")
-    made.submitted(1, b"second")
-    made.submitted(2, None)
-    made.succeeded(0, None)
+    made = registered(recorder, 4)
+    for ordinal, task in enumerate((b"first", b"second", b"third", None)):
+        made.submitted(ordinal, task)
+    made.succeeded(1, None)
 
     told = [said for said in made.resync() if isinstance(said, frames.Task)]
 
-    assert recorder.tasks == {0: b"first", 1: b"second"}
-    assert told == [frames.Task(1, b"second")]
+    assert recorder.tasks == {0: b"first", 1: b"second", 2: b"third"}
+    assert [said.ordinal for said in told] == [1, 0, 2]
+
+
+def test_the_task_of_a_node_without_detail_is_forgotten_when_it_has_ended():
+    made = registered(Recorder(), 3, settings(limits=limits(retained_nodes=1)))
+    for ordinal in range(3):
+        made.submitted(ordinal, bytes([ordinal]) * 8)
+    made.succeeded(0, None)
+    made.succeeded(1, None)
+
+    told = [said for said in made.resync() if isinstance(said, frames.Task)]
+
+    assert [said.ordinal for said in told] == [0, 2]
 
 
 def test_a_failure_tells_class_and_text_of_the_users_own_error():
