@@ -218,8 +218,8 @@ class Model:
                 if not self._full:
                     return "omitted"
                 at, kind, ordinal = record.at_ms, record.kind, record.ordinal
-                self._overview.tell(EventItem(at, kind, ordinal, record.text))
-                return "applied"
+                event = EventItem(at, kind, ordinal, record.text)
+                return "applied" if self._overview.tell(event) else "duplicate"
             case frames.End():
                 if self._end is not None:
                     return "duplicate"

@@ -145,10 +145,11 @@ class Overview:
         told = f"{error.kind}: {error.text}" if error else ""
         self.tell(EventItem(record.at_ms, FAILED, record.ordinal, told))
 
-    def tell(self, event: EventItem) -> None:
-        """Keep an event among the recent ones."""
-        self._events.add(event)
-        self._events_changed = True
+    def tell(self, event: EventItem) -> bool:
+        """Keep an event among the recent ones; claim that it is new."""
+        told = self._events.add(event)
+        self._events_changed |= told
+        return told
 
     def seen(self, host: str | None) -> None:
         """Note the host that a record names, if it names one."""

@@ -35,16 +35,24 @@ class Events:
             self.add(event)
         self._stored = frozenset(events)
 
-    def add(self, event: EventItem) -> None:
-        """Keep `event`, its text cut until the whole is within its bound."""
+    def add(self, event: EventItem) -> bool:
+        """Keep `event`, its text cut until the whole is within its bound.
+
+        False where it is kept already: a producer whose answer was lost tells it again.
+        """
         event = self._fit(event)
-        if self._limits.events < 1 or event in self._stored:
-            return
+        if self._limits.events < 1 or event in self._stored or self._holds(event):
+            return False
         if len(self._failures) + len(self._others) >= self._limits.events:
             (self._others or self._failures).popleft()
         self._number += 1
         kept = self._failures if event.kind == FAILED else self._others
         kept.append((self._number, event))
+        return True
+
+    def _holds(self, event: EventItem) -> bool:
+        kept = self._failures if event.kind == FAILED else self._others
+        return any(each == event for _, each in kept)
 
     def encode(self) -> bytes:
         """Return the canonical array of the events, oldest first."""

@@ -140,6 +140,10 @@ class Life:
 
         self._handles[producer].ingest = to
 
+    def deafen(self, producer, *, deaf):
+        """Let a producer reach the collector, and hear no answer."""
+        self._handles[producer].deaf = deaf
+
     def _make_producer(self, kind, name):
         handle = FakeHandle(self._ingest)
         made = Producer(

@@ -448,6 +448,21 @@ def test_no_node_that_runs_is_lost_while_its_coordinator_is_away(make_life, poli
     assert said_of(life).node_counts.running == EARLY + 200
 
 
+def test_an_event_whose_answer_was_lost_is_no_second_one(make_life):
+    life = make_life()
+    life.coordinator.register("1.n[0]", "n", "stage", ())
+    assert life.settle()
+    refused = [frames.Event(START_MS, "report_refused", 0, text) for text in "ab"]
+    for event in refused:
+        life.workers[0].event(event)
+    life.deafen(life.workers[0], deaf=True)
+    life.turn(8)
+    life.deafen(life.workers[0], deaf=False)
+    assert life.settle()
+
+    assert [each.text for each in Stored(life).events] == ["a", "b"]
+
+
 @pytest.mark.parametrize("damage", ["", "UPDATE django_ray_run SET bequest = NULL"])
 def test_what_a_method_said_last_is_heard_though_it_ended_meanwhile(make_life, damage):
     life = make_life()

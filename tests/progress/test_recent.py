@@ -82,6 +82,17 @@ def test_an_event_is_cut_only_past_its_bound(more, cut):
     assert (kept(events)[0] != event) is cut
 
 
+def test_an_event_that_is_kept_is_no_second_one():
+    events = Events(limits(events=2))
+    long = EventItem(START, "note", 1, "x" * 2_000)
+
+    assert [events.add(each) for each in (told(1), long, told(1), long)] == [
+        *(True, True, False, False)
+    ]
+    assert [each.at_ms for each in kept(events)] == [told(1).at_ms, START]
+    assert events.add(told(1, FAILED))
+
+
 def test_endings_are_counted_by_minute():
     endings = Endings()
     for minutes_ago in (0, 0, 1, 9):
