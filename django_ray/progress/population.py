@@ -129,7 +129,7 @@ class Population:
         self.resumes = True
         left, kept = standing.bequest, standing.detailed
         if standing.fault is not None:
-            self._counted = UNKNOWN
+            self._counted, self._running = UNKNOWN, dict(standing.running)
             return
         if kept is not None:
             self._nodes.resume(kept.details)
@@ -342,7 +342,7 @@ class Population:
         tally = "resent"
         for ordinal, try_ in self.running:
             # Of tries the arrays tell: a later one would stand for good.
-            if try_ <= resync.try_(ordinal):
+            if ordinal < len(known) and try_ <= resync.try_(ordinal):
                 known.advance(ordinal, NodeState.RUNNING, try_)
         for ordinal, before, after in known.merge(bytes(resync.states)):
             tally = "applied"

@@ -33,7 +33,7 @@ class Resync:
 
     def try_(self, ordinal: int) -> int:
         """Return the try of a node, 0 where no array tells of it."""
-        known = ordinal < len(self)
+        known = 0 <= ordinal < len(self)
         return counters.try_of(self.states[ordinal]) if known else 0
 
     def close(self) -> None:

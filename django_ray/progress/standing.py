@@ -74,7 +74,8 @@ class Standing:
     """What a run's successor starts from; nothing where nothing was published.
 
     With a `fault` the detail is not there or contradicts itself: of `detailed` the manifest
-    alone is told, as far as it stands.
+    alone is told, as far as it stands, and `running` names nodes that ran, with their tries,
+    where the coordinator's arrays do not know better.
     """
 
     summary: Summary | None = None
@@ -83,6 +84,7 @@ class Standing:
     events: tuple[EventItem, ...] = ()
     detailed: Detailed | None = None
     fault: DetailAvailability | None = None
+    running: tuple[tuple[int, int], ...] = ()
 
     @property
     def links(self) -> Mapping[tuple[int, int], int]:

@@ -4,6 +4,7 @@ Called after `begin`, from which on nobody else writes the run: what is read, bo
 checked as a reader must, is what the next publication stands on.
 """
 
+from contextlib import suppress
 from typing import LiteralString
 
 import psycopg
@@ -17,7 +18,12 @@ from django_ray.protocol import records, summary
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import EVENTS_BYTES
 from django_ray.protocol.summary import Summary
-from django_ray.protocol.vocabulary import DetailAvailability, ReportingPolicy
+from django_ray.protocol.vocabulary import (
+    CODES,
+    DetailAvailability,
+    NodeState,
+    ReportingPolicy,
+)
 from django_ray.storage import columns
 from django_ray.storage.load import Begun
 from django_ray.storage.pool import Connection, translated
@@ -64,6 +70,14 @@ SELECT ordinal, node_key,
     CASE WHEN octet_length(record) <= %(record)s::int4 THEN record END
 FROM django_ray_node_detail
 WHERE run_id = %(run)s::int8
+ORDER BY ordinal
+LIMIT %(rows)s::int4
+"""
+
+RUNNING: LiteralString = """
+SELECT ordinal
+FROM django_ray_node_detail
+WHERE run_id = %(run)s::int8 AND state = %(running)s::int2
 ORDER BY ordinal
 LIMIT %(rows)s::int4
 """
@@ -125,16 +139,41 @@ def _faulty(
     begun: Begun,
     fault: DetailAvailability,
 ) -> Standing:
-    """Return what can be told of a run whose detail has a fault: its totals, if these."""
-    try:
-        spoken = _spoken(_told(conn, begun)[0], identity, begun)
-    except IntegrityFault:
-        spoken = None
+    """Return what can be told of a run whose detail has a fault: its totals, if these.
+
+    And which nodes ran, of which the coordinator's arrays make nothing that is not so.
+    """
+    left = spoken = None
+    with suppress(IntegrityFault):
+        said, left, *_ = _told(conn, begun)
+        spoken = _spoken(said, identity, begun)
     found = _manifest(conn, begun)
     detailed = (
         None if found is None else Detailed(manifest=found[1], manifest_id=found[0])
     )
-    return Standing(summary=spoken, detailed=detailed, fault=fault)
+    return Standing(
+        summary=spoken,
+        detailed=detailed,
+        fault=fault,
+        running=_running(conn, begun, left),
+    )
+
+
+def _running(
+    conn: Connection, begun: Begun, left: bytes | None
+) -> tuple[tuple[int, int], ...]:
+    """Return nodes that ran, each with its try: what the bequest and the rows name."""
+    running: dict[int, int] = {}
+    with suppress(IntegrityFault):
+        running.update(() if left is None else bequest.decode(left).running)
+    fields = {
+        "run": begun.run_pk,
+        "running": CODES[NodeState.RUNNING],
+        "rows": V1.bequest_running,
+    }
+    for (ordinal,) in columns.execute(conn, RUNNING, fields):
+        running.setdefault(ordinal, 1)
+    return tuple(running.items())[: V1.bequest_running]
 
 
 def _told(

@@ -489,6 +489,30 @@ def test_what_a_method_said_last_is_heard_though_it_ended_meanwhile(make_life, d
     assert messages == [msgspec.UNSET if damage else "half"] * 2
 
 
+def test_that_a_node_runs_is_known_after_detail_that_cannot_be_read_back(make_life):
+    life = make_life()
+    life.audits.wanted = False
+    for ordinal in range(20):
+        begin(life, ordinal)
+    assert life.settle()
+    life.kill()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_ray_page")
+    life.coordinator.succeeded(3, None)
+    begin(life, 20)
+    life.turn(10)
+    assert life.settle()
+    assert said_of(life).node_counts.running == 20
+    life.kill()
+    life.turn(20)
+    assert life.settle()
+
+    said = said_of(life)
+    assert said.detail.availability == "MISSING"
+    assert said.node_counts.running == 20
+    assert said.node_counts.succeeded == 1
+
+
 def test_a_second_death_loses_no_running_node_to_those_that_ended(make_life):
     life = make_life(policy=ReportingPolicy.summary)
     life.audits.wanted = False

@@ -19,7 +19,11 @@ from django_ray.protocol import canonical, records
 from django_ray.protocol.frames import NEWS, RESENT, States
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EventItem, Fault, Omitted
-from django_ray.protocol.vocabulary import NodeState, TruncationReason
+from django_ray.protocol.vocabulary import (
+    DetailAvailability,
+    NodeState,
+    TruncationReason,
+)
 from tests.progress.making import START, Run, item, limits, node, state
 
 LIMIT = TruncationReason.detail_size_limit
@@ -276,6 +280,17 @@ def test_a_running_node_is_of_a_try_that_the_coordinator_knows(try_, running):
 
     run.apply(state(2, "SUCCEEDED"))
     assert run.take().counts.succeeded == 1
+
+
+@pytest.mark.parametrize("ordinal", [-1, 3, 2**31 - 1])
+def test_a_node_that_ran_and_that_nobody_has_is_left_out(ordinal):
+    run = Run()
+    fault, ran = DetailAvailability.MISSING, ((ordinal, 1), (1, 1))
+    run.model.resume(Standing(fault=fault, running=ran))
+    run.apply(States(0, b"\1\1\1", bytes(3)), NEWS, RESENT)
+
+    counts = run.take().counts
+    assert (counts.submitted, counts.running) == (2, 1)
 
 
 @pytest.mark.parametrize(
