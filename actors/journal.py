@@ -17,7 +17,7 @@ from django_ray.errors import GraphRefused
 from django_ray.progress.counters import Counters
 from django_ray.progress.graph import Graph
 from django_ray.progress.growth import Declared
-from django_ray.progress.stages import Stages
+from django_ray.progress.rollup import Stages
 from django_ray.protocol import frames
 from django_ray.protocol.limits import V1
 from django_ray.protocol.plan import RunSettings

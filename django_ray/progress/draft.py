@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from django_ray.progress import bequest
-from django_ray.progress import stages as rollup
+from django_ray.progress import stages as stage_row
 from django_ray.progress.budget import Budget
 from django_ray.progress.delta import Delta, Publication, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest
@@ -210,7 +210,7 @@ class Draft:
         retained = _counts(topology)[0]
         if stages is None or retained == len(self._ids):
             return stages
-        return rollup.retaining(stages, bytes(self._stages[:retained]))
+        return stage_row.retaining(stages, bytes(self._stages[:retained]))
 
     def _summary(
         self,

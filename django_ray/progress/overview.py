@@ -5,7 +5,7 @@ recent events, which go out encoded and only where they changed.
 """
 
 from django_ray.progress.recent import FAILED, Endings, Events, Hosts
-from django_ray.progress.stages import Stages
+from django_ray.progress.rollup import Stages
 from django_ray.progress.standing import Standing
 from django_ray.protocol.frames import State
 from django_ray.protocol.limits import Limits

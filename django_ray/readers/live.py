@@ -12,7 +12,7 @@ from django.db.models.functions import Right
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.executions import TaskAttempt
-from django_ray.progress import stages as rollup
+from django_ray.progress import stages as stage_row
 from django_ray.protocol import records
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
@@ -198,7 +198,7 @@ def _at_work(row: Row, detail: records.Detail) -> Running | None:
     )
 
 
-def _stage(stored: rollup.Stage) -> Stage:
+def _stage(stored: stage_row.Stage) -> Stage:
     return Stage(
         index=stored.index,
         label=stored.label,
@@ -210,7 +210,7 @@ def _stage(stored: rollup.Stage) -> Stage:
     )
 
 
-def _first(failure: rollup.FirstFailure | None) -> tuple[Failure, ...]:
+def _first(failure: stage_row.FirstFailure | None) -> tuple[Failure, ...]:
     if failure is None:
         return ()
     found = Failure(

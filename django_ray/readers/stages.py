@@ -10,7 +10,7 @@ from django.db.models import Case, F, When
 
 from django_ray.errors import IntegrityFault
 from django_ray.models.progress import RunStages
-from django_ray.progress import stages as rollup
+from django_ray.progress import stages as stage_row
 from django_ray.progress.series import Running
 from django_ray.progress.stages import StageRow
 from django_ray.protocol.limits import V1
@@ -92,11 +92,11 @@ def load(selected: Selected) -> StageRow:
         Case(fits), flat=True
     )
     for body in stored:
-        return rollup.decode(bytes(body or b""))
+        return stage_row.decode(bytes(body or b""))
     raise IntegrityFault("A run's stages are not there.", DetailAvailability.MISSING)
 
 
-def counts(stage: rollup.Stage) -> NodeCounts:
+def counts(stage: stage_row.Stage) -> NodeCounts:
     """Return a stage's counts by name."""
     named = zip(NODE_STATES, stage.counts, strict=True)
     return NodeCounts(**{state.lower(): count for state, count in named})
@@ -129,7 +129,7 @@ def _stages(detailed: Detailed) -> Stages:
     )
 
 
-def _stage(stored: rollup.Stage) -> Stage:
+def _stage(stored: stage_row.Stage) -> Stage:
     return Stage(
         first_start_ms=stored.started_ms,
         index=stored.index,

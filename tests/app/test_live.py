@@ -6,7 +6,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ray.errors import StorageUnavailable
-from django_ray.progress.stages import Stages
+from django_ray.progress.rollup import Stages
 from django_ray.protocol.frames import Failure as WireFailure
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, Fault

@@ -20,14 +20,16 @@ from django_ray.errors import (
     ProtocolError,
 )
 from django_ray.progress import bequest
-from django_ray.progress import stages as rollup
+from django_ray.progress import stages as row_codec
 from django_ray.progress.bequest import Bequest
 from django_ray.progress.budget import Budget
+from django_ray.progress.durations import bounds
 from django_ray.progress.graph import Graph
 from django_ray.progress.ledger import Ledger
 from django_ray.progress.recent import Events, Hosts
+from django_ray.progress.rollup import Stages
 from django_ray.progress.series import FIRST_WIDTH_MS, Series
-from django_ray.progress.stages import Stage, StageEdge, StageRow, Stages
+from django_ray.progress.stages import Stage, StageEdge, StageRow
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, frames, records, summary, values
 from django_ray.protocol.frames import Failure, ProducerKind, Status
@@ -602,7 +604,7 @@ def named_stages(number):
     made = Stages(V1)
     for place in range(number - 1):
         made.add(made.index(f"s{place}"), 0, retained=True)
-    return not rollup.decode(made.encode()).folded
+    return not row_codec.decode(made.encode()).folded
 
 
 @read("stages")
@@ -631,7 +633,7 @@ def stored_stage_row(size):
 def whole_stage_label(size):
     made = Stages(V1)
     made.add(made.index("s" * size), 0, retained=True)
-    return rollup.decode(made.encode()).stages[0].label == "s" * size
+    return row_codec.decode(made.encode()).stages[0].label == "s" * size
 
 
 @read("stage_label")
@@ -645,7 +647,7 @@ def kept_stage_edges(number):
     made = Stages(V1)
     for place in range(number):
         made.link(place // 64, place % 64, 1)
-    return not rollup.decode(made.encode()).edges_omitted
+    return not row_codec.decode(made.encode()).edges_omitted
 
 
 @read("stage_edges")
@@ -658,8 +660,8 @@ def own_bucket(number):
     # The duration that would have the bucket of this number, were there so many.
     made = Stages(V1)
     made.add(made.index("s"), 0, retained=True)
-    made.ended(0, START + rollup.bounds(number + 1)[number - 2], START)
-    return len(rollup.decode(made.encode()).stages[0].durations) == number
+    made.ended(0, START + bounds(number + 1)[number - 2], START)
+    return len(row_codec.decode(made.encode()).stages[0].durations) == number
 
 
 @read("stage_buckets")
@@ -685,13 +687,13 @@ def stored_series(number):
 def whole_failure(size):
     made = Stages(V1)
     made.failed(0, "n", Failure("E", "t" * size))
-    return rollup.decode(made.encode()).failure.text == "t" * size
+    return row_codec.decode(made.encode()).failure.text == "t" * size
 
 
 @read("first_failure")
 def stored_failure(size):
     text = "é" * (size // 2) + "t" * (size % 2)
-    failure = rollup.FirstFailure(kind="E", node_id="n", ordinal=0, text=text)
+    failure = row_codec.FirstFailure(kind="E", node_id="n", ordinal=0, text=text)
     return planted.reads_stages(stage_row(failure=failure))
 
 

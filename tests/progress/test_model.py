@@ -6,7 +6,7 @@ import pytest
 from django_ray.progress import stages
 from django_ray.progress.model import HEARTBEAT_MS, TALLIES, Model
 from django_ray.progress.recent import Events
-from django_ray.progress.stages import Stages
+from django_ray.progress.rollup import Stages
 from django_ray.protocol import frames
 from django_ray.protocol.records import decode_events
 from django_ray.protocol.vocabulary import (

@@ -11,8 +11,9 @@ from django_ray.progress.pages import check_pages
 from django_ray.progress.ranks import Ranks
 from django_ray.progress.recent import FAILED, MINUTE_MS, Endings, Events, Hosts
 from django_ray.progress.resync import Resync
+from django_ray.progress.rollup import Stages
 from django_ray.progress.series import Series
-from django_ray.progress.stages import OTHER_INDEX, Stages, decode
+from django_ray.progress.stages import OTHER_INDEX, decode
 from django_ray.progress.standing import Standing
 from django_ray.progress.topology import Topology
 from django_ray.protocol import canonical, records

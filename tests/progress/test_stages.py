@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ray.errors import IntegrityFault, LimitExceeded
-from django_ray.progress import stages as rollup
+from django_ray.progress import stages as stage_row
 from django_ray.progress.durations import bounds, quantiles
-from django_ray.progress.stages import OTHER_INDEX, Stages
+from django_ray.progress.rollup import Stages
+from django_ray.progress.stages import OTHER_INDEX
 from django_ray.protocol import canonical
 from django_ray.protocol.frames import Failure
 from django_ray.protocol.limits import V1, Limits
@@ -25,7 +26,7 @@ def stages():
 
 
 def row(stages):
-    return rollup.decode(stages.encode())
+    return stage_row.decode(stages.encode())
 
 
 def small(limits=V1):
@@ -47,7 +48,7 @@ def small(limits=V1):
 
 def test_a_recorded_stage_row_is_replayed_byte_for_byte():
     recorded = replay("stages.json", small().encode())
-    decoded = rollup.decode(recorded)
+    decoded = stage_row.decode(recorded)
     assert canonical.encode(decoded) == recorded
     load, sums = decoded.stages
     assert (load.label, load.kept, load.counts) == (
@@ -56,12 +57,12 @@ def test_a_recorded_stage_row_is_replayed_byte_for_byte():
         (0, 0, 0, 1, 1, 0, 0),
     )
     assert (sums.rank, sums.counts) == (1, (0, 0, 0, 0, 0, 0, 1))
-    assert decoded.edges == (rollup.StageEdge(source=0, target=1, edges=2),)
+    assert decoded.edges == (stage_row.StageEdge(source=0, target=1, edges=2),)
     assert decoded.failure.node_id == "1.load#2"
 
 
 def test_every_struct_declares_its_fields_in_canonical_order():
-    for kind in (rollup.StageRow, rollup.FirstFailure, rollup.Running):
+    for kind in (stage_row.StageRow, stage_row.FirstFailure, stage_row.Running):
         names = list(kind.__struct_encode_fields__)
         assert names == sorted(names)
 
@@ -240,7 +241,7 @@ def test_the_256_heaviest_edges_are_kept(stages, edges, omitted):
 def test_the_failure_applied_first_is_kept(stages):
     stages.failed(7, "a", Failure(kind="E", text="first"))
     stages.failed(3, "b", Failure(kind="E", text="second"))
-    assert row(stages).failure == rollup.FirstFailure(
+    assert row(stages).failure == stage_row.FirstFailure(
         kind="E", node_id="a", ordinal=7, text="first"
     )
 
@@ -303,7 +304,7 @@ def heaviest(limits):
 def test_the_heaviest_row_is_within_64_kib_and_whole_in_its_counts():
     data = heaviest(V1).encode()
     assert len(data) <= V1.stage_row
-    found = rollup.decode(data)
+    found = stage_row.decode(data)
     assert len(found.stages) == 64
     assert all(sum(stage.counts) for stage in found.stages)
 
@@ -313,7 +314,7 @@ def test_what_does_not_fit_gives_way_and_says_so(limit):
     limits = Limits(stage_row=limit * 1_024)
     data = heaviest(limits).encode()
     assert len(data) <= limits.stage_row
-    found = rollup.decode(data)
+    found = stage_row.decode(data)
     assert len(found.stages) == 64
     assert len(found.edges) + found.edges_omitted == 4_096
     assert all(stage.p95_ms is not None for stage in found.stages)
@@ -326,7 +327,7 @@ def test_the_row_at_its_limit_gives_nothing_away():
         return small(Limits(stage_row=limit)).encode()
 
     assert under(len(whole) + 1) == under(len(whole)) == whole
-    less = rollup.decode(under(len(whole) - 1))
+    less = stage_row.decode(under(len(whole) - 1))
     assert (less.edges, less.edges_omitted) == ((), 1)
 
 
@@ -371,7 +372,7 @@ def test_the_row_does_not_depend_on_the_order_of_the_edges():
 )
 def test_bytes_that_are_no_row_are_corrupt(data):
     with pytest.raises(IntegrityFault) as caught:
-        rollup.decode(data)
+        stage_row.decode(data)
     assert caught.value.availability == DetailAvailability.CORRUPT
 
 

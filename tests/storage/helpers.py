@@ -16,7 +16,7 @@ from django_ray.errors import IntegrityFault
 from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Publication, Published, Revisions, Rows
 from django_ray.progress.pages import Candidate, Manifest, manifest_digest, seal
-from django_ray.progress.stages import Stages
+from django_ray.progress.rollup import Stages
 from django_ray.protocol import canonical, records, summary
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import EdgeItem, NodeItem
