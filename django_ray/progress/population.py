@@ -206,6 +206,8 @@ class Population:
 
     def _apply_node(self, node: frames.Node, now_ms: int) -> str:
         ordinal, runs = node.ordinal, node.dependencies
+        if ordinal >= self._counted:
+            self._forgo()
         if ordinal != self._registered:
             return "resent" if ordinal < self._registered else "gap"
         self._registered += 1
@@ -317,13 +319,16 @@ class Population:
             if self._counted == UNKNOWN:
                 self._counted = self._registered = len(resync)
                 self._extend(len(resync))
-            elif self._registered < self._counted:
-                self._forgo()
             return "resent"
         return self._complete(now_ms)
 
     def _forgo(self) -> None:
-        """Take counted nodes that do not come again for what they are: not retained."""
+        """Take counted nodes that do not come again for what they are: not retained.
+
+        Nodes come in order, so none does once one comes that is not counted.
+        """
+        if self._registered >= self._counted:
+            return
         self._retained, self._reason = len(self._nodes), _FORGONE
         self._registered = self._counted
         self._overview.omit(_FORGONE)
@@ -339,6 +344,7 @@ class Population:
         resync, known = self._resync, self._counters
         if self.resumes and len(known) < self.registered:
             return "gap"
+        self._forgo()
         tally = "resent"
         for ordinal, try_ in self.running:
             # Of tries the arrays tell: a later one would stand for good.

@@ -26,7 +26,13 @@ from django_ray.progress import stages
 from django_ray.progress.early import EARLY
 from django_ray.protocol import frames, records, summary
 from django_ray.protocol.limits import V1, Limits
-from django_ray.protocol.vocabulary import ExecutionState, NodeState, ReportingPolicy
+from django_ray.protocol.vocabulary import (
+    NODE_STATES,
+    TERMINAL_NODE_STATES,
+    ExecutionState,
+    NodeState,
+    ReportingPolicy,
+)
 from django_ray.storage.writer import Writer
 from tests.actors.lives import (
     ANY,
@@ -266,7 +272,7 @@ def left(name, value):
     """Return the statement that has a collector leave something else."""
     return (
         "UPDATE django_ray_run SET bequest = convert_to(regexp_replace("
-        f"convert_from(bequest, 'UTF8'), '\"{name}\":(\\[.*?\\]|[^,}}]+)([,}}])', "
+        f"convert_from(bequest, 'UTF8'), '\"{name}\":(\\[[^]]*\\]|[^,}}]+)([,}}])', "
         f"'\"{name}\":{value}\\2'), 'UTF8')"
     )
 
@@ -312,6 +318,35 @@ def test_detail_that_cannot_be_read_back_is_named_and_the_counts_go_on(
     assert said.state == "SUCCEEDED"
     assert rows_of(life) == before
     assert life.publisher.tallies["integrity"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("applied", 2**63 - 1),
+        pytest.param("applied", 1, marks=pytest.mark.deep),
+        pytest.param("producer", f'"{"0" * 32}"', marks=pytest.mark.deep),
+        pytest.param("hosts", "[]", marks=pytest.mark.deep),
+    ],
+)
+def test_what_nothing_else_tells_of_a_bequest_costs_no_state(make_life, name, value):
+    life = make_life()
+    script = Script(life, 1)
+    halfway = iter(growing_steps(script))
+    for _ in range(7):
+        next(halfway)
+    life.kill()
+    with connection.cursor() as cursor:
+        cursor.execute(left(name, value))
+    for _ in halfway:
+        pass
+
+    assert script.finish()
+    said, rows = said_of(life), Stored(life).rows
+    assert said.detail.availability == "AVAILABLE"
+    assert said.node_counts.total == len(rows) == script.registered
+    ended = sum(NODE_STATES[row[3]] in TERMINAL_NODE_STATES for row in rows)
+    assert ended == script.registered
 
 
 def test_detail_with_a_fault_is_not_trusted_by_a_third_collector(make_life):

@@ -264,14 +264,31 @@ def resumed(bequest, *told):
     return run
 
 
-def test_counted_nodes_that_do_not_come_again_are_omitted_and_the_run_goes_on():
-    told = (NEWS, node(3), state(3, "RUNNING"), state(1, "SUCCEEDED"))
-    delta = resumed(left(3), *told).take()
+@pytest.mark.parametrize("first", [0, 1])
+def test_counted_nodes_that_do_not_come_again_are_omitted_and_the_run_goes_on(first):
+    run = resumed(left(3), *map(node, range(first)), NEWS, state(1, "SUCCEEDED"))
+    run.apply(node(3), state(3, "RUNNING"))
+    delta = run.take()
 
     counts = delta.counts
     assert (counts.submitted, counts.running, counts.succeeded) == (2, 1, 1)
     assert delta.reasons == {TruncationReason.topology_size_limit}
+    assert len(delta.nodes) == first
+
+
+def test_a_new_node_ends_the_waiting_for_those_before_it():
+    delta = resumed(left(3), NEWS, node(3), state(3, "RUNNING")).take()
+
+    assert (delta.counts.submitted, delta.counts.running) == (3, 1)
     assert delta.nodes == []
+
+
+def test_counted_nodes_that_come_late_are_retained():
+    delta = resumed(left(3), NEWS, *map(node, range(4)), state(3, "RUNNING")).take()
+
+    assert (delta.counts.submitted, delta.counts.running) == (3, 1)
+    assert len(delta.nodes) == 4
+    assert delta.reasons == set()
 
 
 @pytest.mark.parametrize(("try_", "running"), [(1, 1), (2, 0), (32, 0)])
