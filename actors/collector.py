@@ -243,13 +243,9 @@ class Collector:
 
     def _apply(self, frame: Frame, now_ms: int) -> tuple[Status, list[bytes]]:
         """Apply the records; return the Ray tasks that no node is known for yet."""
-        unknown = []
         tallies = self._model.tallies
         early, left_out = tallies["early"], tallies["unknown_node"]
-        for record in frame.records:
-            target = self._model.apply(record, now_ms)
-            if target is not None:
-                unknown.append(target)
+        unknown = self._model.apply_all(frame.records, now_ms)
         if (
             frame.kind is not ProducerKind.coordinator
             and tallies["unknown_node"] > left_out

@@ -5,6 +5,7 @@ frozen values and lists of its own, so it is read without the lock; at most one 
 time, and it comes back by `settle` or by `restore`.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from django_ray.progress.bequest import SCHEMA, Bequest
@@ -98,6 +99,33 @@ class Model:
     def has_early(self) -> bool:
         """Claim that something is kept that was told of nodes not registered yet."""
         return self._nodes.has_early
+
+    def apply_all(self, records: Sequence[frames.Record], now_ms: int) -> list[bytes]:
+        """Apply the records of a frame; return the Ray tasks whose progress has no node yet.
+
+        Each as by `apply`, reports of retained nodes at a fraction of its cost.
+        """
+        unknown: list[bytes] = []
+        report, tallies, is_over = self._nodes.report, self.tallies, self._over
+        applied = 0
+        for record in records:
+            if type(record) is frames.Progress and not is_over:
+                target = record.target
+                tally = report(target, record) if type(target) is int else None
+                if tally == "applied":
+                    applied += 1
+                    continue
+                if tally is not None:
+                    tallies[tally] += 1
+                    continue
+            found = self.apply(record, now_ms)
+            if found is not None:
+                unknown.append(found)
+        if applied:
+            tallies["applied"] += applied
+            self._changed = True
+            self._changed_ms = now_ms
+        return unknown
 
     def apply(self, record: frames.Record, now_ms: int) -> bytes | None:
         """Apply one record of a frame and count what became of it; never raise.

@@ -19,6 +19,9 @@ from django_ray.protocol.vocabulary import (
     NodeState,
 )
 
+SHORT = 256
+"""The longest message of a report that is kept beside its node's detail, in characters."""
+
 
 class Verdict(StrEnum):
     """What became of a record: the names that are counted."""
@@ -33,12 +36,14 @@ class Nodes:
 
     A node's row is due only once the node itself has been handed over (`release`): until
     then its changes are not marked, since its row goes out whole with its first hand-over.
+    A report is kept as it came until something is asked of its node: most are overtaken.
     """
 
     def __init__(self) -> None:
         self._details: list[Detail] = []
         self._dirty: set[int] = set()
         self._released = 0
+        self._told: dict[int, Progress] = {}
         self._ahead: dict[int, Progress] = {}
         self._previews_ahead: dict[int, Preview] = {}
 
@@ -46,6 +51,9 @@ class Nodes:
         return len(self._details)
 
     def __getitem__(self, ordinal: int) -> Detail:
+        record = self._told.pop(ordinal, None)
+        if record is not None:
+            self._details[ordinal] = _reported(self._details[ordinal], record)
         return self._details[ordinal]
 
     @property
@@ -60,6 +68,7 @@ class Nodes:
 
     def started_ms(self, ordinal: int) -> int | None:
         """Return when the latest try of a node started, if that is known."""
+        # No report moves it.
         started = self._details[ordinal].started_ms
         return None if started is UNSET else started
 
@@ -75,7 +84,7 @@ class Nodes:
     def apply_state(self, record: State) -> Verdict:
         """Apply a state of a retained node unless its key is older or equal."""
         ordinal = record.ordinal
-        old = self._details[ordinal]
+        old = self[ordinal]
         key = (record.invocation, record.try_, RANKS[record.state])
         held = (old.invocation, old.try_, RANKS[old.state])
         if key <= held:
@@ -88,7 +97,7 @@ class Nodes:
 
     def set_state(self, ordinal: int, state: NodeState, try_: int) -> Verdict:
         """Apply a state without times: what a resent array of states says."""
-        old = self._details[ordinal]
+        old = self[ordinal]
         key, held = (try_, RANKS[state]), (old.try_, RANKS[old.state])
         if key <= held:
             return Verdict.duplicate if key == held else Verdict.stale
@@ -102,23 +111,29 @@ class Nodes:
 
     def apply_progress(self, ordinal: int, record: Progress) -> Verdict:
         """Apply a leaf's report to a retained node unless its key is older or equal."""
-        old = self._details[ordinal]
-        key = (record.invocation, record.try_)
-        held = (old.invocation, old.try_)
-        if key < held:
-            return Verdict.stale
-        if key > held:
+        told = self._told.get(ordinal)
+        held = self._details[ordinal] if told is None else told
+        if record.try_ != held.try_ or record.invocation != held.invocation:
+            if (record.invocation, record.try_) < (held.invocation, held.try_):
+                return Verdict.stale
             return self._keep_ahead(ordinal, record)
-        if record.sequence <= old.sequence:
-            same = record.sequence == old.sequence
+        if record.sequence <= held.sequence:
+            same = record.sequence == held.sequence
             return Verdict.duplicate if same else Verdict.stale
-        self._put(ordinal, _reported(old, record))
+        if told is not None and not _covers(record, told, self._details[ordinal]):
+            self._details[ordinal] = _reported(self._details[ordinal], told)
+        self._told[ordinal] = record
+        if ordinal < self._released:
+            self._dirty.add(ordinal)
+        if record.metrics is not None or len(record.message or "") > SHORT:
+            # A large one is not kept twice.
+            self[ordinal]
         return Verdict.applied
 
     def apply_preview(self, record: Preview) -> Verdict:
         """Keep the preview of a retained node's output: of each try the first told."""
         ordinal = record.ordinal
-        old = self._details[ordinal]
+        old = self[ordinal]
         key = (record.invocation, record.try_)
         held = (old.invocation, old.try_)
         if key < held:
@@ -144,8 +159,7 @@ class Nodes:
         """Hand out what changed, by ordinal, and count it as clean."""
         ordinals = sorted(self._dirty)
         self._dirty = set()
-        details = self._details
-        return ordinals, [details[ordinal] for ordinal in ordinals]
+        return ordinals, [self[ordinal] for ordinal in ordinals]
 
     def restore(self, ordinals: Iterable[int]) -> None:
         """Mark rows dirty again; those that changed meanwhile already are."""
@@ -178,7 +192,7 @@ class Nodes:
 
     def _catch_up(self, ordinal: int) -> None:
         """Give a node whose new try has begun what was told of that try before."""
-        new = self._details[ordinal]
+        new = self[ordinal]
         held = (new.invocation, new.try_)
         record = self._ahead.get(ordinal)
         if record is not None and (record.invocation, record.try_) <= held:
@@ -216,6 +230,19 @@ def _moved(base: Detail, record: State) -> Detail:
 
 def _fault(failure: Failure | None) -> Fault | UnsetType:
     return UNSET if failure is None else Fault(kind=failure.kind, text=failure.text)
+
+
+def _covers(record: Progress, told: Progress, base: Detail) -> bool:
+    """Claim that `base` with both reports is what it is with the later one alone."""
+    numbers = record.current is not None and (
+        record.total is not None or (told.total is None and base.total is UNSET)
+    )
+    return (
+        (numbers or (told.current is None and told.total is None))
+        and (record.message is not None or told.message is None)
+        and (record.metrics is not None or told.metrics is None)
+        and (record.host is not None or told.host is None)
+    )
 
 
 def _reported(base: Detail, record: Progress) -> Detail:

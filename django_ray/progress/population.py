@@ -68,6 +68,7 @@ class Population:
         self._resync = Resync()
         self._tasks: dict[bytes, int] = {}
         self._running: dict[int, int] = {}
+        self._host: str | None = None
         self._registered = 0
         self._counted = 0
 
@@ -161,6 +162,15 @@ class Population:
                 return self._apply_task(record)
             case frames.States():
                 return self._apply_states(record, now_ms)
+
+    def report(self, ordinal: int, record: frames.Progress) -> str | None:
+        """Apply a report of a retained node; None where it takes the way of all records."""
+        if ordinal >= self._registered or ordinal >= len(self._nodes):
+            return None
+        if record.host != self._host:
+            self._overview.seen(record.host)
+            self._host = record.host
+        return self._nodes.apply_progress(ordinal, record)
 
     def _apply_state(self, record: frames.State, now_ms: int) -> str:
         ordinal, state = record.ordinal, record.state

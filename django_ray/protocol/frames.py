@@ -253,15 +253,21 @@ def decode_acknowledgement(data: bytes) -> Acknowledgement:
         raise ProtocolError("malformed_acknowledgement") from exc
 
 
+_WORKERS: Final[frozenset[type]] = frozenset((State, Progress, Preview, Event))
+
+
 def _check_worker(records: tuple[Record, ...], size: int) -> None:
     """Refuse what only the coordinator says: the graph, its ends, and the run's end."""
     if size > V1.worker_frame:
         raise LimitExceeded("worker_frame", V1.worker_frame, size)
-    for record in records:
-        if not isinstance(record, State | Progress | Preview | Event) or (
-            isinstance(record, State) and record.state is not NodeState.RUNNING
-        ):
-            raise ProtocolError("foreign_record")
+    kinds = set(map(type, records))
+    if not kinds <= _WORKERS:
+        raise ProtocolError("foreign_record")
+    if State in kinds and any(
+        isinstance(record, State) and record.state is not NodeState.RUNNING
+        for record in records
+    ):
+        raise ProtocolError("foreign_record")
 
 
 def require(record: Record) -> None:
@@ -311,7 +317,13 @@ def _check_failure(failure: Failure) -> None:
 
 
 def _check_progress(record: Progress) -> None:
-    values.require_progress(record.current, record.total)
+    current, total = record.current, record.total
+    # Most reports are whole numbers in order: seen at one look.
+    if not (
+        type(current) is type(total) is int
+        and 0 <= current <= total <= values.MAXIMUM_INTEGER
+    ):
+        values.require_progress(current, total)
     if record.message is not None:
         text.require(record.message, "message", V1.message)
     if record.metrics is not None:
