@@ -731,3 +731,31 @@ def test_memory_past_the_retained_nodes_is_two_bytes_a_node():
     tracemalloc.stop()
 
     assert grown < 50_000 * 3 + 100_000
+
+
+@pytest.mark.parametrize("policy", [ReportingPolicy.full, ReportingPolicy.summary])
+@pytest.mark.parametrize("over", [False, True])
+def test_the_records_of_a_frame_are_applied_as_one_by_one(policy, over):
+    records = (
+        *(progress(ordinal, 2, current=3, host="a") for ordinal in range(6)),
+        state(1, "RUNNING"),
+        progress(1, 3, current=4, total=9, host="b"),
+        progress(1, 2, current=8),
+        progress(b"task", 1, current=1),
+        frames.Task(2, b"task"),
+        progress(b"task", 2, current=1),
+        preview(1),
+        progress(0, 3, try_=2, message="ahead"),
+    )
+    single, whole = (model(4, policy, retained_nodes=3) for _ in range(2))
+    if over:
+        for made in (single, whole):
+            apply(made, end())
+            published(made)
+
+    unknown = [target for target in apply(single, *records) if target is not None]
+
+    assert whole.apply_all(records, START) == unknown
+    assert whole.tallies == single.tallies
+    if not over:
+        assert published(whole) == published(single)

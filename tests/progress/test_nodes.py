@@ -1,8 +1,10 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from django_ray.progress.nodes import Nodes, Verdict
-from django_ray.protocol.frames import Failure
+from django_ray.protocol.frames import Failure, Progress, State
 from django_ray.protocol.records import Detail, Fault
 from django_ray.protocol.vocabulary import NODE_STATES, NodeState
 from tests.progress.making import START, preview, progress, state
@@ -314,3 +316,51 @@ def test_withheld_nodes_wait_for_their_next_release():
     assert (kept.released, kept.take()[0]) == (1, [0])
     kept.release(3)
     assert kept.take()[0] == [1, 2]
+
+
+amounts = st.sampled_from([None, 0, 1, 5, 9])
+
+
+@st.composite
+def reports(draw):
+    """Draw a report of one node, of any try and sequence, saying any part of it."""
+    current, total = draw(amounts), draw(amounts)
+    if current is not None and total is not None and current > total:
+        current, total = total, current
+    return progress(
+        0,
+        draw(st.integers(1, 12)),
+        try_=draw(st.integers(1, 2)),
+        at_ms=START + draw(st.integers(0, 99)),
+        current=current,
+        total=total,
+        message=draw(st.sampled_from([None, "short", "m" * 300])),
+        metrics=draw(st.sampled_from([None, {"rows": 1}])),
+        host=draw(st.sampled_from([None, "a", "b"])),
+    )
+
+
+moves = st.builds(
+    state,
+    st.just(0),
+    st.sampled_from(["SUBMITTED", "RUNNING", "SUCCEEDED"]),
+    try_=st.integers(1, 2),
+)
+
+
+@given(st.lists(reports() | moves | st.builds(preview, st.just(0)), max_size=12))
+def test_a_node_that_is_asked_late_says_what_one_asked_each_time_says(told):
+    asked, late = nodes(), nodes()
+    for record in told:
+        verdicts = []
+        for kept in (asked, late):
+            if isinstance(record, Progress):
+                verdicts.append(kept.apply_progress(0, record))
+            elif isinstance(record, State):
+                verdicts.append(kept.apply_state(record))
+            else:
+                verdicts.append(kept.apply_preview(record))
+        assert verdicts[0] is verdicts[1]
+        assert asked[0]
+
+    assert late[0] == asked[0]
