@@ -98,9 +98,25 @@ def plan(root: object, inputs: tuple[object, ...]) -> Plan:
     """
     if not isinstance(root, DAGNode):
         raise GraphRefused("what is given is no Ray DAG made by bind()")
-    order = _order(root)
+    order = ordered(root)
     if bool(inputs) != any(isinstance(node, InputNode) for node in order):
         raise GraphRefused("inputs and an InputNode are given together or not at all")
+    return _planned(root, order, inputs)
+
+
+def outline(root: object) -> Plan:
+    """Return the plan of a graph whose one input comes later, again and again.
+
+    Refused are what is no Ray DAG, and what `plan` refuses whatever the input is.
+    """
+    if not isinstance(root, DAGNode):
+        raise GraphRefused("what is given is no Ray DAG made by bind()")
+    return _planned(root, ordered(root), None)
+
+
+def _planned(
+    root: DAGNode, order: list[DAGNode], inputs: tuple[object, ...] | None
+) -> Plan:
     planner = _Planner(Plan(root), inputs)
     for node in order:
         planner.add(node)
@@ -108,7 +124,7 @@ def plan(root: object, inputs: tuple[object, ...]) -> Plan:
     return planner.plan
 
 
-def _order(root: DAGNode) -> list[DAGNode]:
+def ordered(root: DAGNode) -> list[DAGNode]:
     """Return every node once, behind what it was bound with."""
     placed: dict[int, DAGNode] = {}
     opened = {id(root)}
@@ -133,7 +149,7 @@ def _order(root: DAGNode) -> list[DAGNode]:
 class _Planner:
     """Adds nodes to a plan in their order; `sources` are the calls that each stands on."""
 
-    def __init__(self, made: Plan, inputs: tuple[object, ...]) -> None:
+    def __init__(self, made: Plan, inputs: tuple[object, ...] | None) -> None:
         self.plan = made
         self.sources: dict[int, tuple[int, ...]] = {}
         self._inputs = inputs
@@ -153,14 +169,16 @@ class _Planner:
             else:
                 self.sources[id(node)] = self.sources[id(node.class_method_call)]
         elif isinstance(node, InputNode):
-            self._give(node, values.whole(self._inputs))
+            given = self._inputs
+            self._give(node, None if given is None else values.whole(given))
         elif isinstance(node, InputAttributeNode):
-            self._give(node, values.part(node, self._inputs))
+            given = self._inputs
+            self._give(node, None if given is None else values.part(node, given))
         elif isinstance(node, MultiOutputNode):
             self.sources[id(node)] = self._union(internals.upstream(node))
         elif isinstance(node, ClassNode):
             self.sources[id(node)] = self._union(internals.upstream(node))
-            self._constructed[id(node)] = self._references(node, _bound(node))
+            self._constructed[id(node)] = self._references(node, bound(node))
         else:
             raise GraphRefused("a node is of a kind that is not supported")
 
@@ -179,8 +197,8 @@ class _Planner:
 
     def _function(self, node: FunctionNode) -> Call:
         body, options = internals.body(node), internals.options(node)
-        upstream, bound = internals.upstream(node), _bound(node)
-        seen = {id(item) for item in bound if isinstance(item, DAGNode)}
+        upstream, held = internals.upstream(node), bound(node)
+        seen = {id(item) for item in held if isinstance(item, DAGNode)}
         return Call(
             node=node,
             path=ids.path(body),
@@ -188,20 +206,20 @@ class _Planner:
             after=self._union(upstream),
             nested=bool(upstream),
             hidden=any(id(source) not in seen for source in upstream),
-            references=tuple(self._references(node, bound)),
+            references=tuple(self._references(node, held)),
             returns=leaf.returns(body, options),
         )
 
     def _method(self, node: ClassMethodNode) -> Call:
         on, name = internals.parent(node), node.get_method_name()
         options = internals.options(node)
-        bound = _bound(node)
-        data = [item for item in bound if isinstance(item, DAGNode)]
+        held = bound(node)
+        data = [item for item in held if isinstance(item, DAGNode)]
         # What it was bound with holds its actor and the call before as well, which are no
         # arguments of it, but may be among those too.
-        hidden = _hidden(bound)
+        hidden = _hidden(held)
         data += hidden
-        found = self._references(node, bound)
+        found = self._references(node, held)
         if isinstance(on, ClassNode):
             written = internals.users_class(on)
             path = f"{written.__module__}.{written.__qualname__}.{name}"
@@ -228,9 +246,9 @@ class _Planner:
             before=before,
         )
 
-    def _references(self, node: DAGNode, bound: list[object]) -> list[Reference]:
+    def _references(self, node: DAGNode, held: list[object]) -> list[Reference]:
         """Return the references a node was bound with, those in its inputs too."""
-        found = [item for item in bound if isinstance(item, ObjectRef)]
+        found = [item for item in held if isinstance(item, ObjectRef)]
         for source in internals.upstream(node):
             if isinstance(source, InputNode | InputAttributeNode):
                 found.extend(values.references(self.plan.values.of(source)))
@@ -243,16 +261,16 @@ class _Planner:
         return tuple(sorted({place for node in nodes for place in sources[id(node)]}))
 
 
-def _bound(node: DAGNode) -> list[object]:
+def bound(node: DAGNode) -> list[object]:
     """Return what stands among a node's arguments, containers walked."""
     return list(values.leaves([*node.get_args(), *node.get_kwargs().values()]))
 
 
-def _hidden(bound: list[object]) -> list[DAGNode]:
+def _hidden(held: list[object]) -> list[DAGNode]:
     """Return the nodes inside objects other than lists, tuples and dicts."""
     rest = [
         item
-        for item in bound
+        for item in held
         if not isinstance(item, DAGNode) and type(item) not in values.ATOMS
     ]
     return internals.hidden(rest) if rest else []

@@ -1,0 +1,374 @@
+"""The native adapter: performs a session's actions on a Ray Compiled Graph.
+
+It decides nothing and never raises: what the engine raises is told as the callback it
+amounts to, and kept in `error` for the one who asked. Lifecycle 5; the engine's ways are
+those of Ray 2.60.0, by observation.
+
+- An idle compiled graph burns a core for each participant: its owner tears it down.
+- Nothing larger than the buffer is submitted: after some ten such messages a teardown hangs.
+- A result that was waited for in vain is spent. It is never asked for again.
+- A teardown that hangs is ended by the end of the participants, which are this session's.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    GetTimeoutError,
+    RayActorError,
+    RayCgraphCapacityExceeded,
+    RayChannelTimeoutError,
+    RayError,
+    RayTaskError,
+)
+
+from actors import internals, shape
+from actors.account import Method
+from actors.internals import Actor
+from actors.shape import Bound, Shape
+from django_ray.errors import GraphRefused, LimitExceeded
+from django_ray.lifecycle.actions import Action
+from django_ray.lifecycle.events import Callback, answer
+from django_ray.lifecycle.vocabulary import ActionKind, CallbackKind
+
+if TYPE_CHECKING:
+    from ray.dag.compiled_dag_node import CompiledDAG
+    from ray.experimental.compiled_dag_ref import CompiledDAGRef
+
+BUFFER_BYTES = 1_000_000
+"""What an input, and what each method gives, may fill of a channel by default."""
+
+TEARDOWN_S = 10.0
+"""How long a teardown may take before the participants are ended, deadline or not."""
+
+KILL_S = 5.0
+"""How long the participants' end, and that of a teardown it frees, is waited for."""
+
+GRACE_MS = 1
+AGAIN_S = 0.02
+LOOK_S = 2.0
+
+logger = logging.getLogger(__name__)
+
+Said = CallbackKind | tuple[CallbackKind, bool]
+"""What was observed, for CHANNEL_ERROR with whether it proves that nothing started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one session's graph is built: `build` is called once for each session.
+
+    `like` are the methods of the run's sessions before, empty where there were none.
+    """
+
+    build: Callable[[], object]
+    outputs: int
+    like: tuple[Method, ...] = ()
+    buffer_bytes: int = BUFFER_BYTES
+    teardown_s: float = TEARDOWN_S
+
+
+class CompiledGraphAdapter:
+    """One session's engine; the owner's one thread dispatches, one action at a time."""
+
+    def __init__(self, terms: Terms, clock: Callable[[], int]) -> None:
+        self._terms = terms
+        self._clock = clock
+        self.error: BaseException | None = None
+        self.values: dict[int, object] = {}
+        self.settled: dict[int, tuple[int, ...]] = {}
+        self.methods: tuple[Method, ...] = ()
+        self.slots: tuple[int, ...] = ()
+        self._shape: Shape | None = None
+        self._bound: Bound | None = None
+        self._graph: CompiledDAG | None = None
+        self._pids: tuple[int, ...] = ()
+        self._given: object = None
+        self._refs: list[CompiledDAGRef] = []
+        self._open: set[int] = set()
+        self._perform: dict[ActionKind, Callable[[Action], Said]] = {
+            ActionKind.VALIDATE: self._validate,
+            ActionKind.PREPARE: self._prepare,
+            ActionKind.ADMIT: self._admit,
+            ActionKind.SUBMIT: self._submit,
+            ActionKind.CONSUME_OUTPUT: self._consume,
+            ActionKind.RELEASE_CAPACITY: self._release_capacity,
+            ActionKind.CANCEL: lambda _: CallbackKind.CANCELLED,
+            ActionKind.DRAIN_INVOCATION: self._drain_invocation,
+            ActionKind.DRAIN_SESSION: self._drain_session,
+            ActionKind.CHECK_HEALTH: self._check_health,
+            ActionKind.TEARDOWN: self._teardown,
+        }
+
+    def offer(self, value: object) -> None:
+        """Give the input of the next invocation, which SUBMIT will take."""
+        self._given = value
+        self.error = None
+        self.values, self.settled = {}, {}
+
+    def dispatch(self, action: Action) -> Callback:
+        """Perform one action and tell what was observed; never raise."""
+        if self._clock() >= action.deadline:
+            return answer(action, CallbackKind.DEADLINE_EXPIRED, self._clock())
+        try:
+            said = self._perform[action.kind](action)
+        except Exception as exc:
+            # Foreign code: the user's build, and an engine that promises nothing.
+            self.error = self.error or exc
+            logger.warning("%s failed.", action.kind, exc_info=True)
+            said = WORST[action.kind]
+        kind, proven = said if isinstance(said, tuple) else (said, False)
+        return answer(action, kind, self._clock(), not_started=proven)
+
+    def release(self) -> None:
+        """End whatever a session without a proven teardown has left; never wait long."""
+        if self._bound is not None or self._graph is not None:
+            self._end_all(time.monotonic() + KILL_S)
+
+    def _validate(self, _action: Action) -> Said:
+        try:
+            if ray.__version__ not in internals.COMPILED_RELEASES:
+                raise GraphRefused("compiled graphs are known on Ray 2.60.0 only")
+            found = shape.check(self._terms.build(), self._terms.outputs)
+            self._shape, self.slots = found, found.outputs
+            self.methods = tuple(
+                Method(call.path, call.name, call.after) for call in found.calls
+            )
+            if self._terms.like not in ((), self.methods):
+                raise GraphRefused("build_graph gives another graph than before")
+        except Exception as exc:
+            # Whatever the user's build raises is his answer, and nothing is prepared.
+            self.error = exc
+            return CallbackKind.VALIDATION_REJECTED
+        return CallbackKind.VALIDATED
+
+    def _prepare(self, action: Action) -> Said:
+        if self._shape is None:
+            return CallbackKind.PREPARATION_FAILED
+        self._bound = bound = shape.bind(self._shape)
+        asked = [internals.call(actor, lambda _: os.getpid()) for actor in bound.actors]
+        pids = ray.get(asked, timeout=self._left_s(action))
+        self._pids = tuple(int(str(pid)) for pid in pids)
+        self._graph = internals.compile_graph(bound.root, self._terms.buffer_bytes)
+        return CallbackKind.PREPARED
+
+    def _admit(self, _action: Action) -> Said:
+        return CallbackKind.ADMITTED
+
+    def _submit(self, _action: Action) -> Said:
+        given, self._given = self._given, None
+        refused = (CallbackKind.CHANNEL_ERROR, True)
+        self._refs, self._open = [], set()
+        if self._graph is None:
+            return refused
+        try:
+            packed = internals.serialize(given)
+        except Exception as exc:
+            # The input is the user's; the engine has not seen it.
+            self.error = exc
+            return refused
+        size, limit = packed.total_bytes, self._terms.buffer_bytes
+        if size > limit:
+            self.error = LimitExceeded("input", limit, size)
+            return refused
+        try:
+            refs = self._graph.execute(packed)
+        except RayCgraphCapacityExceeded as exc:
+            self.error = exc
+            return refused
+        except Exception as exc:
+            return self._broken(exc)
+        self._refs = refs if isinstance(refs, list) else [refs]
+        self._open = set(range(len(self._refs)))
+        return CallbackKind.SUBMITTED
+
+    def _consume(self, action: Action) -> Said:
+        slot = -1 if action.output is None else action.output
+        said, value = self._get(slot, action)
+        if said is not CallbackKind.OUTPUT_CONSUMED:
+            return said
+        if isinstance(value, RayTaskError):
+            return CallbackKind.APPLICATION_ERROR
+        self.values[slot] = value
+        return said
+
+    def _get(self, slot: int, action: Action) -> tuple[Said, object]:
+        """Get one slot, once, until the deadline; a method's error counts as its value."""
+        if slot not in self._open:
+            return CallbackKind.CHANNEL_ERROR, None
+        self._open.discard(slot)
+        try:
+            value = internals.settle(self._refs[slot], self._left_s(action))
+        except RayChannelTimeoutError as exc:
+            self.error = exc
+            while self._clock() < action.deadline:
+                time.sleep(GRACE_MS / 1_000)
+            return CallbackKind.RESULT_TIMED_OUT, None
+        except Exception as exc:
+            return self._broken(exc), None
+        self.settled[slot] = ()
+        if isinstance(value, RayTaskError):
+            self.error = self.error or value
+            self.settled[slot] = self._methods_in(internals.raised_in(value))
+        return CallbackKind.OUTPUT_CONSUMED, value
+
+    def _methods_in(self, pid: int | None) -> tuple[int, ...]:
+        """Return the places of the methods of one participant, of all if none is known."""
+        places = () if self._bound is None else self._bound.places
+        every = tuple(range(len(places)))
+        inside = tuple(
+            place for place, index in enumerate(places) if self._pids[index] == pid
+        )
+        return inside or every
+
+    def _release_capacity(self, _action: Action) -> Said:
+        self._given = None
+        return CallbackKind.CAPACITY_RELEASED
+
+    def _drain_invocation(self, action: Action) -> Said:
+        for slot in sorted(self._open):
+            said, _ = self._get(slot, action)
+            if said is CallbackKind.RESULT_TIMED_OUT:
+                return CallbackKind.DEADLINE_EXPIRED
+            if said is not CallbackKind.OUTPUT_CONSUMED:
+                return CallbackKind.DRAIN_FAILED
+        if self._graph is not None:
+            internals.finish(self._graph, self._left_s(action))
+        return CallbackKind.DRAINED
+
+    def _drain_session(self, _action: Action) -> Said:
+        return CallbackKind.DRAIN_FAILED if self._open else CallbackKind.DRAINED
+
+    def _check_health(self, action: Action) -> Said:
+        """A clean end is known here; after any other each participant is asked as well."""
+        graph, bound = self._graph, self._bound
+        if graph is None or bound is None or self._open or not internals.is_live(graph):
+            return CallbackKind.UNHEALTHY
+        if len(self.values) < len(self._refs) or not self._refs:
+            asked = [internals.call(actor, lambda _: None) for actor in bound.actors]
+            ray.get(asked, timeout=self._left_s(action))
+            return CallbackKind.HEALTHY
+        fits = all(map(self._fits, self.values.values()))
+        return CallbackKind.HEALTHY if fits else CallbackKind.UNHEALTHY
+
+    def _fits(self, value: object) -> bool:
+        """Claim that an output did not outgrow its buffer, as far as can be told here."""
+        if value is None or isinstance(value, bool | int | float):
+            return True
+        if isinstance(value, bytes | str) and 4 * len(value) < self._terms.buffer_bytes:
+            return True
+        return internals.serialize(value).total_bytes <= self._terms.buffer_bytes
+
+    def _broken(self, error: Exception) -> CallbackKind:
+        """Tell whether a participant has died, or only a channel is closed."""
+        self.error = self.error or error
+        if isinstance(error, RayActorError) or self._has_dead():
+            return CallbackKind.ACTOR_DIED
+        return CallbackKind.CHANNEL_ERROR
+
+    def _has_dead(self) -> bool:
+        graph = self._graph
+        if graph is None:
+            return False
+        # A death closes the channels, and with them the loops of those that live.
+        loops = internals.loops(graph)
+        ended, _ = ray.wait(loops, num_returns=len(loops), timeout=LOOK_S)
+        return any(map(_is_deaths, ended))
+
+    def _teardown(self, action: Action) -> Said:
+        left = min(self._left_s(action), self._terms.teardown_s)
+        graph = self._graph
+        thread = None
+        if graph is not None:
+            thread = threading.Thread(
+                target=_tear_down, args=(graph,), name="compiled-teardown", daemon=True
+            )
+            thread.start()
+            thread.join(left)
+        # What is proven is that nothing is left, however the engine came to it.
+        if not self._end_all(time.monotonic() + KILL_S):
+            return CallbackKind.TEARDOWN_FAILED
+        if thread is not None:
+            thread.join(KILL_S)
+            if thread.is_alive():
+                return CallbackKind.TEARDOWN_FAILED
+        return CallbackKind.TORN_DOWN
+
+    def _end_all(self, until_s: float) -> bool:
+        """End the participants and the graph's proxy; claim that all are dead."""
+        graph, bound = self._graph, self._bound
+        self._graph = self._bound = self._shape = None
+        actors: list[Actor] = [] if bound is None else list(bound.actors)
+        if graph is not None:
+            actors.append(internals.proxy(graph))
+            for slot in self._open:
+                internals.let_go(self._refs[slot])
+        for actor in actors:
+            ray.kill(actor, no_restart=True)
+        self._refs, self._open = [], set()
+        dead = _are_dead(actors, until_s)
+        if graph is not None:
+            internals.give_up(graph)
+        return dead
+
+    def _left_s(self, action: Action) -> float:
+        return max(0.0, (action.deadline - self._clock()) / 1_000)
+
+
+WORST = {
+    ActionKind.VALIDATE: CallbackKind.VALIDATION_REJECTED,
+    ActionKind.PREPARE: CallbackKind.PREPARATION_FAILED,
+    ActionKind.ADMIT: CallbackKind.CAPACITY_REJECTED,
+    ActionKind.SUBMIT: CallbackKind.CHANNEL_ERROR,
+    ActionKind.CONSUME_OUTPUT: CallbackKind.CHANNEL_ERROR,
+    ActionKind.RELEASE_CAPACITY: CallbackKind.CAPACITY_RELEASE_FAILED,
+    ActionKind.CANCEL: CallbackKind.CANCELLATION_FAILED,
+    ActionKind.DRAIN_INVOCATION: CallbackKind.DRAIN_FAILED,
+    ActionKind.DRAIN_SESSION: CallbackKind.DRAIN_FAILED,
+    ActionKind.CHECK_HEALTH: CallbackKind.UNHEALTHY,
+    ActionKind.TEARDOWN: CallbackKind.TEARDOWN_FAILED,
+}
+"""What is told when an action failed in a way that nothing above knows."""
+
+
+def _is_deaths(ended: "ray.ObjectRef[object]") -> bool:
+    try:
+        ray.get(ended)
+    except RayActorError:
+        return True
+    except RayError:
+        return False
+    return False
+
+
+def _tear_down(graph: "CompiledDAG") -> None:
+    try:
+        graph.teardown()
+    except Exception:
+        # The participants' end, which follows, is what counts.
+        logger.warning("A compiled graph's teardown failed.", exc_info=True)
+
+
+def _are_dead(actors: Sequence[Actor], until_s: float) -> bool:
+    """Claim that each actor is known to be dead; one whose death is not known yet waits."""
+    return all(_is_dead(actor, until_s) for actor in actors)
+
+
+def _is_dead(actor: Actor, until_s: float) -> bool:
+    while (left := until_s - time.monotonic()) > 0:
+        try:
+            ray.get(internals.call(actor, lambda _: None), timeout=left)
+        except ActorDiedError:
+            return True
+        except (RayError, GetTimeoutError):
+            # First it is only away: its process has ended, and its death is not told yet.
+            logger.debug("A participant is away.", exc_info=True)
+        time.sleep(AGAIN_S)
+    return False
