@@ -66,6 +66,7 @@ class Coordinator(Journal):
         internals.require(ray.__version__)
         super().__init__(settings, producer, clock)
         self.max_in_flight = require_window(max_in_flight)
+        self.settings = settings
         self.is_observed = producer is not None
         self._head = b"" if settings is None else _head(settings)
         self._calls = 0

@@ -2,18 +2,25 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from actors.internals import Body, Options
 from django_ray.errors import GraphRefused, LimitExceeded, ProtocolError
 from django_ray.protocol import text
 from django_ray.protocol.limits import V1
 
-if TYPE_CHECKING:
-    from actors.dag import Call
-
 ID_PATH = 200
 """Bytes of a callable's path in an id of ours, so that no id we make is too long."""
+
+
+class Named(Protocol):
+    """A call by its path, and by the name that its options give it."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def name(self) -> str | None: ...
 
 
 @functools.lru_cache(maxsize=64)
@@ -36,7 +43,7 @@ def name(options: Options) -> str | None:
 
 
 def identify(
-    calls: "Sequence[Call]", prefix: str, redacted: Callable[[str], str]
+    calls: Sequence[Named], prefix: str, redacted: Callable[[str], str]
 ) -> list[str]:
     """Return the calls' ids; raise GraphRefused for a malformed or repeated one.
 

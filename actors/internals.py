@@ -351,6 +351,21 @@ def raised_in(error: RayTaskError) -> int | None:
     return None if found is None else int(found[1])
 
 
+def as_its_cause(error: RayTaskError) -> BaseException:
+    """Return an error that is of its cause's class as well, as Ray itself raises it."""
+    return cast(BaseException, error.as_instanceof_cause())  # type: ignore[no-untyped-call]
+
+
+def can_travel(error: BaseException) -> bool:
+    """Claim that another process can be given an error."""
+    try:
+        ray.cloudpickle.loads(ray.cloudpickle.dumps(error))  # type: ignore[no-untyped-call]
+    except Exception:
+        # The error is the user's class, and so is how it is pickled.
+        return False
+    return True
+
+
 def let_go(ref: "CompiledDAGRef") -> None:
     """Spend an output without a look, so that letting go of it waits for nothing."""
     ref._ray_get_called = True

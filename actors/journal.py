@@ -7,6 +7,7 @@ of a node come behind the run's end. Contract 4.1, 4.3, 4.10.
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from ray.exceptions import RayTaskError, TaskCancelledError
@@ -44,6 +45,8 @@ class Reporter(Protocol):
     def progress(self, progress: frames.Progress) -> None: ...
 
     def preview(self, preview: frames.Preview) -> None: ...
+
+    def session(self, session: frames.Session) -> None: ...
 
     def end(self, end: frames.End) -> None: ...
 
@@ -154,6 +157,45 @@ class Journal:
         """Report that a node will not run: something it depends on failed."""
         if self._producer is not None:
             self._put(ordinal, NodeState.SKIPPED, self._clock())
+
+    @contextmanager
+    def in_a_row(self) -> Iterator[None]:
+        """Give consecutive ordinals to what this thread registers meanwhile."""
+        with self._lock:
+            yield
+
+    def mirror(self, first: int, states: Iterable[NodeState]) -> None:
+        """Note the states of an owner's nodes, which it reports itself.
+
+        So what a restarted collector is told by the run holds them as well.
+        """
+        with self._lock:
+            if self._producer is not None and not self.stopped:
+                for ordinal, state in enumerate(states, first):
+                    self._counters.put(ordinal, state, FIRST_TRY)
+
+    def lost(
+        self,
+        first: int,
+        states: Iterable[NodeState],
+        invocation: int,
+        failure: frames.Failure,
+        snapshot: bytes,
+    ) -> None:
+        """Report in the place of an owner that is gone: its nodes, and its session."""
+        if self._producer is None:
+            return
+        with self._lock:
+            for ordinal, state in enumerate(states, first):
+                said = failure if state is NodeState.FAILED else None
+                at_ms = self._clock()
+                self._counters.put(ordinal, state, FIRST_TRY)
+                self._producer.state(
+                    frames.State(
+                        ordinal, invocation, FIRST_TRY, state, at_ms, error=said
+                    )
+                )
+            self._producer.session(frames.Session(snapshot))
 
     def classify(self, error: BaseException) -> frames.Failure:
         """Return an error as it may be stored: its class, and redacted bounded text."""

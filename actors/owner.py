@@ -28,6 +28,7 @@ from django_ray.lifecycle.vocabulary import (
     CommandKind,
     EffectState,
     InvocationState,
+    OutputState,
     SessionState,
 )
 from django_ray.protocol.vocabulary import NodeState
@@ -77,7 +78,7 @@ class News(Protocol):
         """Note the session's next state."""
 
     def began(self, number: int, at_ms: int) -> None:
-        """Note that an invocation's input is being submitted."""
+        """Note that an invocation's input was submitted."""
 
     def ended(
         self, states: tuple[NodeState, ...], at_ms: int, error: BaseException | None
@@ -119,7 +120,7 @@ class Owner:
     """The sessions of one compiled graph in one process; one call at a time.
 
     `engine` makes the adapter of a session, given the methods of those before it.
-    `identify` gives ids that no session or invocation of the run has had.
+    `identify` gives ids that no session of the run has had.
     """
 
     def __init__(
@@ -166,9 +167,10 @@ class Owner:
             self._watch.start()
         return answer
 
-    def invoke(self, value: object) -> Answer:
+    def invoke(self, value: object, invocation_id: str) -> Answer:
         """Send one input through the graph and consume all its outputs.
 
+        `invocation_id` is 1 to 128 printable characters that no other of the run has.
         A session that was torn down, idle or for its health, is followed by the next. What
         stands in the way of an invocation is told by the state, and nothing was started.
         """
@@ -180,7 +182,7 @@ class Owner:
                 self._open()
             self._engine.offer(value)
             if self._state.state is SessionState.READY:
-                self._serve()
+                self._serve(invocation_id)
             answer = self._answer(self._state.last_invocation != before)
             self._used_s = time.monotonic()
         self._sweep()
@@ -229,14 +231,14 @@ class Owner:
             self._ask(CommandKind.PREPARATION_REQUESTED)
         self._release()
 
-    def _serve(self) -> None:
+    def _serve(self, invocation_id: str) -> None:
         """Take one invocation from its admission to its end."""
         terms = self._terms
         self._tell(
             lambda now: events.admission(
                 self._state,
                 now,
-                invocation_id=self._identify(),
+                invocation_id=invocation_id,
                 outputs=terms.outputs,
                 deadlines=budgets.of_invocation(terms.budgets, now),
             )
@@ -244,8 +246,9 @@ class Owner:
         invocation = self._state.in_progress
         if invocation is None:
             return
-        self._news.began(invocation.number, self._now())
         self._ask(CommandKind.SUBMISSION_REQUESTED)
+        if self._state.effect is EffectState.MAY_HAVE_STARTED:
+            self._news.began(invocation.number, self._state.observed_at)
         for slot in range(terms.outputs):
             if not self._is_running():
                 break
@@ -264,7 +267,7 @@ class Owner:
         values = tuple(engine.values[slot] for slot in sorted(engine.values))
         told: tuple[NodeState, ...] | None = None
         if served and state.effect is EffectState.MAY_HAVE_STARTED:
-            told = ends(self._methods, engine.slots, engine.settled, state.outcome)
+            told = self._ends()
             self._news.ended(told, state.observed_at, engine.error)
         complete = len(values) == self._terms.outputs
         return Answer(
@@ -273,6 +276,16 @@ class Owner:
             error=engine.error,
             ends=told,
         )
+
+    def _ends(self) -> tuple[NodeState, ...]:
+        """Return the end of each method; of an input that was refused none has run."""
+        engine, invocation = self._engine, self._state.invocation
+        created = invocation is None or any(
+            slot is not OutputState.NOT_CREATED for slot in invocation.outputs
+        )
+        if not created:
+            return (NodeState.SKIPPED,) * len(self._methods)
+        return ends(self._methods, engine.slots, engine.settled, self._state.outcome)
 
     def _ask(self, kind: CommandKind) -> None:
         self._tell(lambda now: events.command(self._state, kind, now))

@@ -49,6 +49,7 @@ class Producer:
         limits: Limits,
         clock: Callable[[], int],
         resync: Callable[[], Iterable[frames.Record]] = tuple,
+        pull: Callable[[], Iterable[frames.Record]] | None = None,
     ) -> None:
         worker = kind is ProducerKind.worker
         self.tallies: Counter[str] = Counter()
@@ -56,6 +57,8 @@ class Producer:
         self._most = (limits.worker_frame if worker else limits.frame) - HEADER
         self._clock = clock
         self._resync = resync
+        self._pull = pull
+        self._nudged = False
         self._kept = Kept(WORKER_SLOTS if worker else COORDINATOR_SLOTS)
         self._link = Link(
             run_id=run_id,
@@ -70,7 +73,7 @@ class Producer:
         )
         self._running: dict[int, frames.State] = {}
         self._watch = False
-        self._events = 0
+        self._events = self._sessions = 0
         self._urgent = False
         self._idle = False
         self._endless = False
@@ -117,6 +120,16 @@ class Producer:
         self._events += 1
         place = self._events % self._limits.events
         self._put(("event", place), self._events, event, False)
+
+    def session(self, session: frames.Session) -> None:
+        """Report a compiled session's snapshot; a newer one takes its place."""
+        self._sessions += 1
+        self._put(("session", 0), self._sessions, session, False)
+
+    def nudge(self) -> None:
+        """Say that `pull` has news, at the price of a flag: it is asked when one is due."""
+        self._nudged = True
+        self._rouse()
 
     def end(self, end: frames.End) -> None:
         """Report the run's end, at once."""
@@ -183,10 +196,22 @@ class Producer:
     def step(self, now_ms: int) -> None:
         """Take the answers that are there and send what is due; for the one driver."""
         self._link.collect(now_ms, 0.0)
+        self.take_news()
         self._say_running(now_ms)
         self._link.send(now_ms, self._urgent)
         if not self._kept.queued:
             self._urgent = False
+
+    def take_news(self) -> None:
+        """Report what `pull` gives, if there was a nudge since the last time."""
+        if not self._nudged or self._pull is None:
+            return
+        self._nudged = False
+        for record in self._pull():
+            if isinstance(record, frames.State):
+                self.state(record)
+            elif isinstance(record, frames.Session):
+                self.session(record)
 
     def _add(self, record: frames.Record) -> None:
         data = self._encode(record)
@@ -268,7 +293,7 @@ class Producer:
         if self._running or self._watch:
             self._watch = self._endless = False
             due = link.interval_ms if due is None else min(due, link.interval_ms)
-        if due != 0 and not self._stopping:
+        if due != 0 and not (self._stopping or self._nudged):
             self._wake.wait(None if due is None else due / 1_000)
         self._idle = self._endless = False
         self._wake.clear()

@@ -17,7 +17,7 @@ import msgspec
 from actors import clock
 from actors.link import CollectorHandle
 from actors.producer import Producer
-from django_ray.protocol import text
+from django_ray.protocol import frames, text
 from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.limits import V1
 from django_ray.protocol.redaction import Redactor
@@ -26,8 +26,8 @@ RUNS = 8
 """Producers a worker process keeps: past it that of the run unused longest is ended."""
 
 
-FIRST_TRY = 1
-"""The try of every leaf: what Ray repeats by itself is none. Contract 4.3."""
+FIRST_TRY = frames.FIRST_TRY
+"""The try of every leaf."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):

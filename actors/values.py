@@ -46,6 +46,13 @@ class Values:
     def __init__(self) -> None:
         self.actors: list[Actor] = []
         self._known: dict[int, object] = {}
+        self._kept: dict[int, Actor] | None = None
+
+    def keep_in(self, kept: dict[int, Actor] | None) -> None:
+        """Take the actors made before from `kept`, and leave those made now in it."""
+        if kept is not None:
+            self._known.update(kept)
+            self._kept = kept
 
     def set(self, node: DAGNode, value: object) -> None:
         """Note what a node stands for."""
@@ -120,7 +127,9 @@ class Values:
         args, kwargs = self.arguments(node, True)
         actor = functions.make_actor(internals.body(node), options, args, kwargs)
         self.set(node, actor)
-        if functions.is_ours(options):
+        if self._kept is not None:
+            self._kept[id(node)] = actor
+        elif functions.is_ours(options):
             self.actors.append(actor)
         return actor
 

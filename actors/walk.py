@@ -14,6 +14,7 @@ from actors import dag, functions, ids, internals
 from actors.coordinator import Coordinator
 from actors.dag import Call, Plan
 from actors.functions import Function, Method
+from actors.internals import Actor
 from actors.values import Stream
 from actors.window import Flight, Window, fetch
 
@@ -30,13 +31,16 @@ def run(
     max_in_flight: int | None,
     group: Group,
     prefix: bool,
+    kept: dict[int, Actor] | None = None,
 ) -> object:
     """Run a Ray DAG to its end and return the root's value, or raise the first failure.
 
-    The whole graph is checked and registered before anything is submitted.
+    The whole graph is checked and registered before anything is submitted. `kept` are the
+    graph's actors by node, which the caller ends: what is made is added to it.
     """
     call = coordinator.begin()
     plan = dag.plan(root, inputs)
+    plan.values.keep_in(kept)
     named = ids.identify(plan.calls, f"{call}." if prefix else "", coordinator.redacted)
     window = Window(coordinator, max_in_flight)
     try:

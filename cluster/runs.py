@@ -15,9 +15,9 @@ from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import (
-    ExecutionStrategy,
     NodeState,
     ReportingPolicy,
+    SelectionPolicy,
 )
 from django_ray.storage import load, publish, stage
 from django_ray.storage.pool import Connection
@@ -75,7 +75,7 @@ def settings(
     return RunSettings(
         identity=identity,
         policy=policy,
-        strategy=ExecutionStrategy.dynamic,
+        strategy=SelectionPolicy.dynamic,
         plan_fingerprint="0" * 64,
         started_at_ms=now_ms(),
         retention_days=7,

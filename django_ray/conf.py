@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from django_ray.errors import ConfigurationError
 from django_ray.protocol.limits import LOWERABLE, V1, Limits
-from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
 RetentionDays = Annotated[int, Meta(ge=0, le=V1.retention_days)]
 Overrides = dict[str, Annotated[int, Meta(ge=1)]]
@@ -28,9 +28,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is frozen into an execution's row when it is enqueued. Contract 4.15."""
 
     policy: ReportingPolicy
-    strategy: ExecutionStrategy
+    strategy: SelectionPolicy
     retention_days: RetentionDays
     profile: Profile
+    effects: Effects = Effects.read_only
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):
@@ -42,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
     progress_writer: bool = True
     reporting_policy: ReportingPolicy = ReportingPolicy.full
+    strategy: SelectionPolicy = SelectionPolicy.dynamic
     retention_days: RetentionDays = V1.retention_days_default
     limits: Profile = Profile()
     redact: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
         """The options of a task that names none itself."""
         return Options(
             policy=self.reporting_policy,
-            strategy=ExecutionStrategy.dynamic,
+            strategy=self.strategy,
             retention_days=self.retention_days,
             profile=self.limits,
         )

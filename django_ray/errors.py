@@ -22,6 +22,10 @@ class ProtocolError(DjangoRayError):
         super().__init__(f"Bytes from another process do not parse: {reason}.")
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Travel between processes as what the error was made of."""
+        return type(self), (self.reason,)
+
 
 class LimitExceeded(ProtocolError):
     """A value crosses a boundary of the contract."""
@@ -32,6 +36,10 @@ class LimitExceeded(ProtocolError):
         self.limit = limit
         self.actual = actual
         self.args = (f"{boundary} is {actual:,}; the limit is {limit:,}.",)
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Travel between processes as what the error was made of."""
+        return type(self), (self.boundary, self.limit, self.actual)
 
 
 class GraphRefused(DjangoRayError):
@@ -44,6 +52,32 @@ class GraphRefused(DjangoRayError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"The workflow's graph is refused: {reason}.")
         self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Travel between processes as what the error was made of."""
+        return type(self), (self.reason,)
+
+
+class InvocationFailed(DjangoRayError):
+    """An invocation of a compiled session has no result, and no method raised.
+
+    `outcome`, `effect` and `retry` are the words of the lifecycle: what ended it, whether
+    its methods may have begun, and what may be done about it. `cleanup` are the codes of
+    what went wrong in cleaning up. `__cause__` is what was observed, where there is one.
+    """
+
+    def __init__(
+        self, outcome: str, effect: str, retry: str, cleanup: tuple[str, ...]
+    ) -> None:
+        super().__init__(f"The invocation ended as {outcome}: {effect}, {retry}.")
+        self.outcome = outcome
+        self.effect = effect
+        self.retry = retry
+        self.cleanup = cleanup
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        """Travel between processes as what the error was made of."""
+        return type(self), (self.outcome, self.effect, self.retry, self.cleanup)
 
 
 class IntegrityFault(DjangoRayError):

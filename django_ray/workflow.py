@@ -13,14 +13,18 @@ remote function that a run has started. Nothing here loads Ray or Django on impo
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_ray.errors import ConfigurationError
+from django_ray.lifecycle.budgets import Deadlines
 from django_ray.protocol import preview as previews
+from django_ray.protocol.vocabulary import Effects
 
 if TYPE_CHECKING:
     from actors.coordinator import Coordinator
+    from actors.session import Session
     from actors.voice import Voice
 
 
@@ -130,6 +134,62 @@ def fan_out(
         refs=refs,
         fail=Failure if errors == "yield" else None,
     )
+
+
+@contextmanager
+def compiled(
+    build_graph: Callable[[], object],
+    *,
+    outputs: int = 1,
+    deadlines: Deadlines | None = None,
+    effects: Literal["read_only", "declared"] | None = None,
+    buffer_bytes: int = 1_000_000,
+    idle_s: float = 30.0,
+) -> "Iterator[Session]":
+    """Open a session of one graph through which input after input goes, with `invoke`.
+
+        with compiled(build_graph) as session:
+            for batch in batches:
+                session.invoke(batch)
+
+    `build_graph()` returns a Ray DAG of methods of actors that it makes itself, each with
+    `.bind()` on its class or with `.remote()`; it is called in another process, and gives
+    the same graph each time. A method takes the input or what other methods gave, as whole
+    positional arguments, and gives one value. With `outputs` above 1 (at most 64) the root
+    is a MultiOutputNode of so many methods, and `invoke` returns a list.
+
+    Under the strategy `compiled_graph` the graph is compiled, and a graph that cannot be
+    raises GraphRefused here. Under `automatic` such a graph is run dynamically. Under
+    `dynamic`, and outside of a run, every input is one `run` of the graph. Once compiling
+    has begun there is no way back to that.
+
+    Each method is one node, whose row shows the latest invocation. What a method raises is
+    raised by `invoke` as Ray raises it, and the session serves the next input. Every other
+    end is an InvocationFailed. A graph that is no longer sound is taken down, and the next
+    `invoke` prepares another one; so is one that was idle for `idle_s` seconds, since each
+    of its actors keeps a core busy. An actor's state ends with it.
+
+    `deadlines` are seconds. An input over `buffer_bytes` as Ray serializes it is refused;
+    what methods give should stay below it too: an output above it ends the session.
+    `effects` must be what the task's options say; `declared` is the author's word that the
+    graph does something outside of it.
+    """
+    from actors import session
+
+    if type(outputs) is not int or not 1 <= outputs <= 64:
+        raise ConfigurationError("outputs is not an integer from 1 to 64.")
+    if type(buffer_bytes) is not int or buffer_bytes < 1_000:
+        raise ConfigurationError("buffer_bytes is not an integer from 1,000.")
+    with session.opened(
+        _coordinator(),
+        build_graph,
+        outputs=outputs,
+        deadlines=deadlines or Deadlines(),
+        effects=None if effects is None else Effects(effects),
+        buffer_bytes=buffer_bytes,
+        idle_s=idle_s,
+    ) as opened:
+        yield opened
 
 
 def report(

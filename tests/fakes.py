@@ -27,7 +27,7 @@ from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import Detail
 from django_ray.protocol.summary import Summary
-from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.protocol.vocabulary import ReportingPolicy, SelectionPolicy
 from django_ray.storage.load import Begun
 from django_ray.storage.stage import Staged
 
@@ -45,7 +45,7 @@ def run_settings(
     return RunSettings(
         identity=IDENTITY,
         policy=policy,
-        strategy=ExecutionStrategy.dynamic,
+        strategy=SelectionPolicy.dynamic,
         plan_fingerprint="0" * 64,
         started_at_ms=START_MS,
         retention_days=7,

@@ -24,6 +24,8 @@ class Delta:
     one of `nodes` is among `ordinals` too. `waiting` counts nodes that are in the counts and
     in no topology yet. `stages` and `events` are encoded, None where unchanged. `changed` is
     False for a heartbeat. `bequest` is without what collector and draft know of it.
+    `snapshot` is a compiled session's, None where unchanged; `session` is what the summary
+    holds of it.
     """
 
     taken_ms: int
@@ -45,6 +47,8 @@ class Delta:
     events: bytes | None
     end: End | None
     bequest: Bequest
+    snapshot: bytes | None = None
+    session: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,10 @@ every candidate has one, for the version of a lost attempt may be taken.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
-from django_ray.progress import bequest
+from django_ray.progress import bequest, session
 from django_ray.progress import stages as stage_row
 from django_ray.progress.budget import Budget
 from django_ray.progress.delta import Delta, Publication, Revisions, Rows
@@ -28,6 +29,7 @@ from django_ray.protocol.records import Detail, PageKind
 from django_ray.protocol.vocabulary import (
     CODES,
     DetailAvailability,
+    ExecutionStrategy,
     ReportingPolicy,
     TruncationReason,
     WorkflowState,
@@ -148,6 +150,7 @@ class Draft:
             summary=summary.encode(composed),
             stages=self._retaining(delta.stages, topology),
             events=delta.events,
+            session=delta.snapshot,
             bequest=self._bequest(delta) if delta.changed or delta.nodes else None,
             candidate=candidate,
             expires_at_ms=expires,
@@ -222,6 +225,7 @@ class Draft:
     ) -> summary.Summary:
         settings, counts, end = self._settings, delta.counts, delta.end
         nodes, edges = _counts(topology)
+        told = delta.session
         state = WorkflowState.RUNNING if end is None else WorkflowState(end.outcome)
         terminal = None
         if end is not None:
@@ -250,12 +254,12 @@ class Draft:
             revision=after.summary,
             run=summary.run_of(settings.identity),
             schema=summary.SCHEMA,
-            session=None,
+            session=None if told is None else msgspec.Raw(told),
             started_at_ms=settings.started_at_ms,
             state=state,
             storage="database",
             storage_protocol=summary.STORAGE_PROTOCOL,
-            strategy=settings.strategy,
+            strategy=_strategy(told),
             terminal=terminal,
             topology_version=(after.topology or None) if self._full else None,
         )
@@ -291,6 +295,13 @@ class Draft:
         return summary.Detail(
             availability=availability, complete=complete, reasons=reasons
         )
+
+
+def _strategy(told: bytes | None) -> ExecutionStrategy:
+    """Say how the run's graph is executed, not how it was asked for."""
+    if told is not None and session.was_prepared(told):
+        return ExecutionStrategy.compiled_graph
+    return ExecutionStrategy.dynamic
 
 
 def _counts(topology: _Topology | None) -> tuple[int, int]:

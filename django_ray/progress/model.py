@@ -8,6 +8,7 @@ time, and it comes back by `settle` or by `restore`.
 from collections.abc import Sequence
 from typing import assert_never
 
+from django_ray.progress import session
 from django_ray.progress.bequest import SCHEMA, Bequest
 from django_ray.progress.delta import Delta
 from django_ray.progress.growth import Batch, Declared
@@ -61,6 +62,9 @@ class Model:
         self._observed_ms: int | None = None
         self._end: frames.End | None = None
         self._over = False
+        self._snapshot: bytes | None = None
+        self._session: bytes | None = None
+        self._new_session = False
         self.tallies = dict.fromkeys(TALLIES, 0)
 
     def resume(self, standing: Standing) -> None:
@@ -79,6 +83,8 @@ class Model:
         if said is not None:
             self._changed_ms = said.changed_at_ms
             self._over = said.terminal is not None
+            if said.session is not None:
+                self._session = bytes(said.session)
 
     @property
     def ended(self) -> frames.End | None:
@@ -199,8 +205,10 @@ class Model:
             events=events,
             end=self._end,
             bequest=self._bequest(),
+            snapshot=self._snapshot if self._new_session else None,
+            session=self._session,
         )
-        self._changed = False
+        self._changed = self._new_session = False
         return delta
 
     def _bequest(self) -> Bequest:
@@ -229,6 +237,7 @@ class Model:
     def restore(self, delta: Delta) -> None:
         """Take `delta` back: its publication failed, so all of it is due again."""
         self._changed |= delta.changed
+        self._new_session |= delta.snapshot is not None
         self._overview.restore(
             stages=delta.stages is not None, events=delta.events is not None
         )
@@ -254,9 +263,20 @@ class Model:
                 self._end = record
                 return "applied"
             case frames.Session():
-                return "unsupported"
+                return self._apply_session(record)
             case _:
                 assert_never(record)
+
+    def _apply_session(self, record: frames.Session) -> str:
+        """Keep the latest snapshot; of one that is none nothing is taken over."""
+        if record.snapshot == self._snapshot:
+            return "duplicate"
+        told = session.compact(record.snapshot)
+        if told is None:
+            return "unsupported"
+        self._snapshot, self._session = record.snapshot, told
+        self._new_session = True
+        return "applied"
 
     def _apply_declare(self, record: frames.Declare) -> str:
         if not record.call and not self._nodes.resumes:

@@ -41,6 +41,9 @@ UNKNOWN = -1
 _FORGONE = TruncationReason.topology_size_limit
 """Why a counted node has no detail, where nobody tells it."""
 
+INVOCATIONS = 4_096
+"""Nodes without detail whose invocation is known; later ones keep their first end."""
+
 
 class Handed(NamedTuple):
     """What one publication takes: new nodes, and the changed rows by ordinal."""
@@ -69,6 +72,7 @@ class Population:
         self._tasks: dict[bytes, int] = {}
         self._running: dict[int, int] = {}
         self._host: str | None = None
+        self._invocations: dict[int, int] = {}
         self._registered = 0
         self._counted = 0
 
@@ -185,7 +189,7 @@ class Population:
         else:
             if record.try_ > MAXIMUM_TRY:
                 return "retry_limit"
-            moved = self._counters.advance(ordinal, state, record.try_)
+            moved = self._advance(record)
             if moved is None:
                 return "stale"
             before, started = moved, record.started_ms
@@ -199,6 +203,20 @@ class Population:
             if state is NodeState.FAILED:
                 self._overview.failed(record, self._growth.id(ordinal))
         return "applied"
+
+    def _advance(self, record: frames.State) -> NodeState | None:
+        """Move a node without detail; one of a compiled session is ended again and again.
+
+        Such nodes are few, so the invocation of each is kept beside its two bytes.
+        """
+        ordinal, number = record.ordinal, record.invocation
+        known = self._invocations.get(ordinal, 0)
+        if number == known:
+            return self._counters.advance(ordinal, record.state, record.try_)
+        if number < known or (not known and len(self._invocations) >= INVOCATIONS):
+            return None
+        self._invocations[ordinal] = number
+        return self._counters.put(ordinal, record.state, record.try_)
 
     def _moved(
         self, ordinal: int, before: NodeState, after: NodeState, now_ms: int

@@ -30,6 +30,9 @@ MAXIMUM_ORDINAL = 2**31 - 1
 MAXIMUM_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999, so that every time is a valid date."""
 
+FIRST_TRY = 1
+"""The try of every node that nobody has retried: what Ray repeats is none. Contract 4.3."""
+
 Ordinal = Annotated[int, Meta(ge=0, le=MAXIMUM_ORDINAL)]
 Count = Annotated[int, Meta(ge=0, le=MAXIMUM_ORDINAL)]
 Positive = Annotated[int, Meta(ge=1, le=MAXIMUM_63)]

@@ -12,10 +12,12 @@ from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
 from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1, Limits
-from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
 PLAN_FORMAT_VERSION: Final = 1
 LIFECYCLE_PROTOCOL_VERSION = 1
+COMPILED_GRAPH = "compiled_graph"
+VERSION_KEY = "lifecycle_protocol_version"
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,8 +26,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits_profile: str
     plan_format_version: Literal[1]
     policy: ReportingPolicy
-    strategy: ExecutionStrategy
-    strategy_requirements: dict[str, dict[str, int]]
+    strategy: SelectionPolicy
+    strategy_requirements: dict[str, dict[str, int | str]]
     task_path: Annotated[str, Meta(max_length=512)]
 
 
@@ -34,12 +36,13 @@ class RunSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     identity: RunIdentity
     policy: ReportingPolicy
-    strategy: ExecutionStrategy
+    strategy: SelectionPolicy
     plan_fingerprint: str
     started_at_ms: int
     retention_days: Annotated[int, Meta(ge=0, le=V1.retention_days)]
     limits: Limits
     redact: tuple[str, ...] = ()
+    effects: Effects = Effects.read_only
 
     @property
     def detailed_nodes(self) -> int:
@@ -56,15 +59,21 @@ def make(
     task_path: str,
     *,
     policy: ReportingPolicy,
-    strategy: ExecutionStrategy,
+    strategy: SelectionPolicy,
+    effects: Effects,
     limits_profile: str,
 ) -> Plan:
-    """Return the plan of a task under its options."""
-    requirements: dict[str, dict[str, int]] = {}
-    if strategy is ExecutionStrategy.compiled_graph:
-        requirements["compiled_graph"] = {
-            "lifecycle_protocol_version": LIFECYCLE_PROTOCOL_VERSION
-        }
+    """Return the plan of a task under its options.
+
+    A run that may compile requires the lifecycle protocol; effects are named where the
+    author has declared any.
+    """
+    requirements: dict[str, dict[str, int | str]] = {}
+    if strategy is not SelectionPolicy.dynamic:
+        compiled: dict[str, int | str] = {VERSION_KEY: LIFECYCLE_PROTOCOL_VERSION}
+        if effects is not Effects.read_only:
+            compiled["effects"] = str(effects)
+        requirements[COMPILED_GRAPH] = compiled
     return Plan(
         limits_profile=limits_profile,
         plan_format_version=PLAN_FORMAT_VERSION,
@@ -73,6 +82,26 @@ def make(
         strategy_requirements=requirements,
         task_path=task_path,
     )
+
+
+def materialize(pinned: object) -> Plan:
+    """Parse a pinned plan; raise ConfigurationError for one this code cannot carry out.
+
+    So nothing is submitted under a protocol whose meaning is another. ADR-0003.
+    """
+    try:
+        plan = msgspec.convert(pinned, Plan)
+    except msgspec.ValidationError as exc:
+        raise ConfigurationError(f"A pinned plan is refused: {exc}.") from exc
+    required = plan.strategy_requirements.get(COMPILED_GRAPH, {})
+    version = required.get(VERSION_KEY)
+    dynamic = plan.strategy is SelectionPolicy.dynamic
+    if version != (None if dynamic else LIFECYCLE_PROTOCOL_VERSION):
+        raise ConfigurationError(
+            "A pinned plan requires a lifecycle protocol that is not version "
+            f"{LIFECYCLE_PROTOCOL_VERSION}."
+        )
+    return plan
 
 
 def fingerprint(plan: Plan) -> str:

@@ -106,3 +106,18 @@ class ExecutionStrategy(StrEnum):
 
     dynamic = "dynamic"
     compiled_graph = "compiled_graph"
+
+
+class SelectionPolicy(StrEnum):
+    """How a run's strategy is chosen; `automatic` compiles what can be compiled."""
+
+    dynamic = "dynamic"
+    compiled_graph = "compiled_graph"
+    automatic = "automatic"
+
+
+class Effects(StrEnum):
+    """What the author says of a compiled region's effects outside of it. Lifecycle 5."""
+
+    read_only = "read_only"
+    declared = "declared"

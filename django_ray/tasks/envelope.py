@@ -18,6 +18,7 @@ from django_ray.protocol.frames import MAXIMUM_MILLISECONDS
 from django_ray.protocol.summary import Detail, NodeCounts, Summary
 from django_ray.protocol.vocabulary import (
     DetailAvailability,
+    ExecutionStrategy,
     ReportingPolicy,
     WorkflowState,
 )
@@ -168,7 +169,7 @@ def _blank(
         state=WorkflowState.RUNNING,
         storage="database",
         storage_protocol=summaries.STORAGE_PROTOCOL,
-        strategy=options.strategy,
+        strategy=ExecutionStrategy.dynamic,
         terminal=None,
         topology_version=None,
     )

@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from django_ray import conf
 from django_ray.conf import Options, Profile, RetentionDays
 from django_ray.errors import ConfigurationError
-from django_ray.protocol.vocabulary import ReportingPolicy
+from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
 DECLARED = "__ray_options__"
 """The attribute in which a task's function carries what `ray_options` was told."""
@@ -38,12 +38,16 @@ class RayOptions(TypedDict, total=False):
     """Options of one task or one call; those left out come from the level below.
 
     `policy`: how much of a run is reported. `limits`: a smaller profile, as a whole.
-    `retention_days`: how long detail is kept after the end, 0 to 30.
+    `retention_days`: how long detail is kept after the end, 0 to 30. `strategy`: whether
+    what `compiled()` is given is compiled; `automatic` where it can be. `effects`:
+    `declared` where a compiled graph has effects outside of it.
     """
 
     policy: ReportingPolicy | Literal["full", "summary", "terminal_only", "disabled"]
     limits: LimitsProfile
     retention_days: int
+    strategy: SelectionPolicy | Literal["dynamic", "compiled_graph", "automatic"]
+    effects: Effects | Literal["read_only", "declared"]
 
 
 class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +56,8 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: ReportingPolicy | UnsetType = UNSET
     limits: Profile | UnsetType = UNSET
     retention_days: RetentionDays | UnsetType = UNSET
+    strategy: SelectionPolicy | UnsetType = UNSET
+    effects: Effects | UnsetType = UNSET
 
     def over(self, options: Options) -> Options:
         """Return `options` with what is chosen here in place."""
@@ -59,6 +65,8 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "policy": self.policy,
             "profile": self.limits,
             "retention_days": self.retention_days,
+            "strategy": self.strategy,
+            "effects": self.effects,
         }
         changes = {name: value for name, value in chosen.items() if value is not UNSET}
         return msgspec.structs.replace(options, **changes)

@@ -23,6 +23,7 @@ from actors.producer import Producer
 from django_ray import conf
 from django_ray.identity import RunIdentity
 from django_ray.models.executions import RayTaskExecution
+from django_ray.protocol import plan
 from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.redaction import Redactor
@@ -108,6 +109,8 @@ class _Call:
 def settings_of(execution: RayTaskExecution, identity: RunIdentity) -> RunSettings:
     """Return what the run's coordinator and collector are told."""
     options = conf.applied(conf.parse_options(execution.options))
+    if execution.plan is not None:
+        plan.materialize(execution.plan)
     return RunSettings(
         identity=identity,
         policy=options.policy,
@@ -117,6 +120,7 @@ def settings_of(execution: RayTaskExecution, identity: RunIdentity) -> RunSettin
         retention_days=options.retention_days,
         limits=conf.limits_of(options.profile),
         redact=conf.current().redact,
+        effects=options.effects,
     )
 
 

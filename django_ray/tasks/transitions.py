@@ -199,6 +199,7 @@ def _pin(execution: RayTaskExecution) -> None:
         execution.task_path,
         policy=options.policy,
         strategy=options.strategy,
+        effects=options.effects,
         limits_profile=options.profile.name,
     )
     execution.plan = msgspec.to_builtins(pinned)

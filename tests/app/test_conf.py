@@ -7,7 +7,7 @@ import pytest
 from django_ray import conf
 from django_ray.errors import ConfigurationError
 from django_ray.protocol.limits import LOWERABLE, V1, Limits
-from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.protocol.vocabulary import ReportingPolicy, SelectionPolicy
 
 
 def test_nothing_set_is_the_defaults():
@@ -17,7 +17,7 @@ def test_nothing_set_is_the_defaults():
     assert settings.retention_days == 7
     assert settings.redact == ()
     assert conf.limits_of(settings.limits) == V1
-    assert settings.options.strategy is ExecutionStrategy.dynamic
+    assert settings.options.strategy is SelectionPolicy.dynamic
 
 
 @pytest.mark.parametrize(

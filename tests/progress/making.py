@@ -21,9 +21,9 @@ from django_ray.protocol.records import NodeItem
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.summary import decode as decode_summary
 from django_ray.protocol.vocabulary import (
-    ExecutionStrategy,
     NodeState,
     ReportingPolicy,
+    SelectionPolicy,
 )
 
 START = 1_785_403_200_000
@@ -42,7 +42,7 @@ def settings(
     return RunSettings(
         identity=identity,
         policy=policy,
-        strategy=ExecutionStrategy.dynamic,
+        strategy=SelectionPolicy.dynamic,
         plan_fingerprint="f" * 64,
         started_at_ms=START,
         retention_days=7,

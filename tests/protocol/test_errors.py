@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from django_ray import errors
@@ -9,8 +11,8 @@ CLASSES = [
 ]
 
 
-def test_there_is_one_root_and_nine_classes_below_or_it():
-    assert len(CLASSES) == 9
+def test_there_is_one_root_and_ten_classes_below_or_it():
+    assert len(CLASSES) == 10
     assert all(issubclass(kind, errors.DjangoRayError) for kind in CLASSES)
 
 
@@ -55,3 +57,15 @@ def test_a_refused_graph_carries_its_reason():
 def test_an_integrity_fault_carries_what_a_reader_says():
     error = errors.IntegrityFault("A page is gone.", "MISSING")
     assert (str(error), error.availability) == ("A page is gone.", "MISSING")
+
+
+def test_an_error_that_travels_arrives_as_what_it_was():
+    for error in (
+        errors.ProtocolError("malformed"),
+        errors.LimitExceeded("input", 1, 2),
+        errors.GraphRefused("the graph has a cycle"),
+        errors.InvocationFailed("GET_TIMEOUT", "MAY_HAVE_STARTED", "PROHIBITED", ()),
+    ):
+        arrived = pickle.loads(pickle.dumps(error))
+        assert str(arrived) == str(error)
+        assert vars(arrived) == vars(error)

@@ -5,15 +5,16 @@ from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
 from django_ray.protocol import canonical, plan
 from django_ray.protocol.limits import V1
-from django_ray.protocol.vocabulary import ExecutionStrategy, ReportingPolicy
+from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 from tests.recording import replay
 
 
 def make(**changes):
     options = {
         "policy": ReportingPolicy.full,
-        "strategy": ExecutionStrategy.dynamic,
+        "strategy": SelectionPolicy.dynamic,
         "limits_profile": "v1",
+        "effects": Effects.read_only,
         **changes,
     }
     return plan.make(options.pop("task_path", "app.tasks.census"), **options)
@@ -28,7 +29,7 @@ def settings(**changes):
             run_id="6f1c3b0e-7a52-4c1d-9f52-0d8a4b1e2c33",
         ),
         "policy": ReportingPolicy.full,
-        "strategy": ExecutionStrategy.dynamic,
+        "strategy": SelectionPolicy.dynamic,
         "plan_fingerprint": "ab" * 32,
         "started_at_ms": 1_700_000_000_000,
         "retention_days": 7,
@@ -38,7 +39,7 @@ def settings(**changes):
     return plan.RunSettings(**{**fields, **changes})
 
 
-@pytest.mark.parametrize("strategy", ExecutionStrategy)
+@pytest.mark.parametrize("strategy", SelectionPolicy)
 def test_a_recorded_plan_is_replayed_byte_for_byte(strategy):
     made = make(strategy=strategy)
     recorded = replay(f"plan_{strategy}.json", canonical.encode(made))
@@ -47,10 +48,36 @@ def test_a_recorded_plan_is_replayed_byte_for_byte(strategy):
 
 def test_only_a_compiled_plan_names_the_lifecycle_protocol():
     assert make().strategy_requirements == {}
-    compiled = make(strategy=ExecutionStrategy.compiled_graph)
+    compiled = make(strategy=SelectionPolicy.compiled_graph)
     assert compiled.strategy_requirements == {
         "compiled_graph": {"lifecycle_protocol_version": 1}
     }
+    automatic = make(strategy=SelectionPolicy.automatic, effects=Effects.declared)
+    assert automatic.strategy_requirements == {
+        "compiled_graph": {"lifecycle_protocol_version": 1, "effects": "declared"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "required"),
+    [
+        (SelectionPolicy.compiled_graph, {}),
+        (SelectionPolicy.automatic, {"lifecycle_protocol_version": 2}),
+        (SelectionPolicy.dynamic, {"lifecycle_protocol_version": 1}),
+        (SelectionPolicy.compiled_graph, {"lifecycle_protocol_version": "1"}),
+    ],
+)
+def test_a_plan_of_another_lifecycle_protocol_is_refused(strategy, required):
+    pinned = msgspec.to_builtins(make(strategy=strategy))
+    assert plan.materialize(pinned) == make(strategy=strategy)
+    pinned["strategy_requirements"] = {"compiled_graph": required}
+    with pytest.raises(ConfigurationError, match="lifecycle protocol"):
+        plan.materialize(pinned)
+
+
+def test_a_plan_that_does_not_parse_is_refused():
+    with pytest.raises(ConfigurationError):
+        plan.materialize({"strategy": "eager"})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +85,8 @@ def test_only_a_compiled_plan_names_the_lifecycle_protocol():
     [
         {"task_path": "app.tasks.other"},
         {"policy": ReportingPolicy.summary},
-        {"strategy": ExecutionStrategy.compiled_graph},
+        {"strategy": SelectionPolicy.compiled_graph},
+        {"strategy": SelectionPolicy.automatic},
         {"limits_profile": "small"},
     ],
 )

@@ -16,6 +16,8 @@ CONTRACT = {
     "topology_size_limit detail_size_limit run_size_limit terminal_state_unreported",
     "ReportingPolicy": "full summary terminal_only disabled",
     "ExecutionStrategy": "dynamic compiled_graph",
+    "SelectionPolicy": "dynamic compiled_graph automatic",
+    "Effects": "read_only declared",
 }
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import uuid
 from contextlib import contextmanager
 
 import ray
@@ -69,6 +70,9 @@ class Shop:
             identify=lambda: f"id-{next(numbers)}",
             news=self.news,
         )
+
+    def invoke(self, value):
+        return self.owner.invoke(value, uuid.uuid4().hex)
 
     @property
     def state(self):

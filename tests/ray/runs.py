@@ -12,9 +12,9 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import (
     TERMINAL_NODE_STATES,
-    ExecutionStrategy,
     NodeState,
     ReportingPolicy,
+    SelectionPolicy,
 )
 from tests.fakes import FakeClock
 
@@ -31,6 +31,7 @@ class Recorder:
         self.reports = []
         self.previews = []
         self.tasks = {}
+        self.sessions = []
         self.ended = None
         self.waited_s = None
         self._settles = settles
@@ -53,6 +54,9 @@ class Recorder:
 
     def preview(self, preview):
         self.previews.append(preview)
+
+    def session(self, session):
+        self.sessions.append(session)
 
     def end(self, end):
         self.ended = end
@@ -108,7 +112,13 @@ class Recorder:
             assert said[-1] in TERMINAL_NODE_STATES, (node.id, said)
 
 
-def settings(redact=(), run_id=None, policy=ReportingPolicy.full, limits=V1):
+def settings(
+    redact=(),
+    run_id=None,
+    policy=ReportingPolicy.full,
+    limits=V1,
+    strategy=SelectionPolicy.dynamic,
+):
     return RunSettings(
         identity=RunIdentity(
             task_execution_pk=1,
@@ -117,7 +127,7 @@ def settings(redact=(), run_id=None, policy=ReportingPolicy.full, limits=V1):
             run_id=run_id or str(uuid.uuid4()),
         ),
         policy=policy,
-        strategy=ExecutionStrategy.dynamic,
+        strategy=strategy,
         plan_fingerprint="0" * 64,
         started_at_ms=0,
         retention_days=7,

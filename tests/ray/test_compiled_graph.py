@@ -19,7 +19,7 @@ S = NodeState
 def test_a_session_serves_one_input_after_another_and_is_torn_down():
     with owning(parts.chain) as shop:
         assert [method.after for method in shop.prepared.methods] == [(), (0,)]
-        assert [shop.owner.invoke(n).values for n in range(50)] == [
+        assert [shop.invoke(n).values for n in range(50)] == [
             (20 * n,) for n in range(50)
         ]
         assert shop.facts()[:5] == (
@@ -35,19 +35,19 @@ def test_a_session_serves_one_input_after_another_and_is_torn_down():
 @pytest.mark.deep
 def test_actors_that_build_graph_makes_at_once_take_part_as_well():
     with owning(parts.live) as shop:
-        assert shop.owner.invoke(3).values == (60,)
+        assert shop.invoke(3).values == (60,)
 
 
 @pytest.mark.deep
 def test_64_outputs_are_64_slots_of_one_invocation():
     with owning(parts.wide(64), outputs=64) as shop:
-        assert shop.owner.invoke(7).values == (7,) * 64
+        assert shop.invoke(7).values == (7,) * 64
         assert shop.state.state == "READY"
 
 
 def test_a_method_that_raises_leaves_the_session_reusable():
     with owning(parts.obeying) as shop:
-        answer = shop.owner.invoke("raise")
+        answer = shop.invoke("raise")
         assert isinstance(answer.error.cause, ValueError)
         assert answer.values is None
         assert answer.ends == (S.FAILED, S.SKIPPED)
@@ -59,22 +59,22 @@ def test_a_method_that_raises_leaves_the_session_reusable():
             "APPLICATION_POLICY_REQUIRED",
             (),
         )
-        assert shop.owner.invoke("fine").values == ("fine",)
+        assert shop.invoke("fine").values == ("fine",)
         assert shop.state.identity.owner_epoch == 1
 
 
 def test_of_two_outputs_one_consumed_the_other_is_released():
     with owning(parts.pair, outputs=2) as shop:
-        answer = shop.owner.invoke("raise")
+        answer = shop.invoke("raise")
         assert shop.state.outcome == "APPLICATION_ERROR"
         assert shop.state.invocation.outputs == ("CONSUMED", "ADAPTER_RELEASED")
         assert answer.ends == (S.FAILED, S.CANCELLED)
-        assert shop.owner.invoke("fine").values == ("fine", "fine")
+        assert shop.invoke("fine").values == ("fine", "fine")
 
 
 def test_an_input_too_large_or_unfit_to_travel_is_refused_and_nothing_has_started():
     with owning(parts.passing) as shop:
-        answer = shop.owner.invoke(bytes(20_000_000))
+        answer = shop.invoke(bytes(20_000_000))
         assert isinstance(answer.error, LimitExceeded)
         assert shop.facts() == (
             "READY",
@@ -85,16 +85,16 @@ def test_an_input_too_large_or_unfit_to_travel_is_refused_and_nothing_has_starte
             (),
         )
         assert shop.state.invocation.outputs == ("NOT_CREATED",)
-        assert isinstance(shop.owner.invoke(threading.Lock()).error, TypeError)
+        assert isinstance(shop.invoke(threading.Lock()).error, TypeError)
         assert shop.state.state == "READY"
-        assert shop.owner.invoke(1).values == (1,)
+        assert shop.invoke(1).values == (1,)
 
 
 @pytest.mark.deep
 def test_an_input_of_20_mb_goes_through_a_buffer_that_holds_it():
     with owning(parts.passing, buffer_bytes=21_000_000) as shop:
         for _ in range(12):
-            ((value,)) = shop.owner.invoke(bytes(20_000_000)).values
+            ((value,)) = shop.invoke(bytes(20_000_000)).values
             assert len(value) == 20_000_000
         assert shop.state.state == "READY"
 
@@ -102,7 +102,7 @@ def test_an_input_of_20_mb_goes_through_a_buffer_that_holds_it():
 @pytest.mark.deep
 def test_an_output_over_its_buffer_is_given_and_ends_the_session():
     with owning(parts.filling) as shop:
-        ((value,)) = shop.owner.invoke(3_000_000).values
+        ((value,)) = shop.invoke(3_000_000).values
         assert len(value) == 3_000_000
         assert shop.facts() == (
             "TORN_DOWN",
@@ -112,7 +112,7 @@ def test_an_output_over_its_buffer_is_given_and_ends_the_session():
             "PROHIBITED",
             ("HEALTH_CHECK_FAILED",),
         )
-        ((value,)) = shop.owner.invoke(10).values
+        ((value,)) = shop.invoke(10).values
         assert len(value) == 10
         assert shop.state.identity.owner_epoch == 2
         assert shop.state.invocation.number == 2
@@ -120,7 +120,7 @@ def test_an_output_over_its_buffer_is_given_and_ends_the_session():
 
 def test_a_participant_that_dies_in_a_call_ends_the_session_and_the_next_one_serves():
     with owning(parts.obeying) as shop:
-        answer = shop.owner.invoke("die")
+        answer = shop.invoke("die")
         assert answer.ends == (S.FAILED, S.FAILED)
         assert shop.facts() == (
             "TORN_DOWN",
@@ -131,24 +131,24 @@ def test_a_participant_that_dies_in_a_call_ends_the_session_and_the_next_one_ser
             (),
         )
         assert shop.state.invocation.outputs == ("UNAVAILABLE_AFTER_TEARDOWN",)
-        assert shop.owner.invoke("fine").values == ("fine",)
+        assert shop.invoke("fine").values == ("fine",)
         assert shop.state.identity.owner_epoch == 2
 
 
 def test_a_participant_that_dies_while_idle_is_found_at_the_next_submission():
     with owning(parts.obeying) as shop:
-        shop.owner.invoke("fine")
+        shop.invoke("fine")
         shop.kill(1)
-        shop.owner.invoke("fine")
+        shop.invoke("fine")
         assert shop.state.outcome == "ACTOR_DIED"
         assert shop.state.state == "TORN_DOWN"
-        assert shop.owner.invoke("fine").values == ("fine",)
+        assert shop.invoke("fine").values == ("fine",)
 
 
 def test_a_result_past_its_deadline_is_never_asked_for_again():
     deadlines = Deadlines(result=1, teardown=0.5)
     with owning(parts.obeying, deadlines=deadlines) as shop:
-        answer = shop.owner.invoke(60.0)
+        answer = shop.invoke(60.0)
         assert answer.ends == (S.FAILED, S.FAILED)
         assert shop.facts() == (
             "TORN_DOWN",
@@ -158,13 +158,13 @@ def test_a_result_past_its_deadline_is_never_asked_for_again():
             "APPLICATION_POLICY_REQUIRED",
             (),
         )
-        assert shop.owner.invoke("fine").values == ("fine",)
+        assert shop.invoke("fine").values == ("fine",)
 
 
 @pytest.mark.deep
 def test_the_outer_deadline_wins_and_nothing_is_left_of_the_session():
     with owning(parts.obeying, deadlines=Deadlines(outer=3, teardown=0.5)) as shop:
-        shop.owner.invoke(60.0)
+        shop.invoke(60.0)
         assert shop.state.outcome == "OUTER_DEADLINE"
         assert shop.state.state == "QUARANTINED"
 
@@ -204,7 +204,7 @@ def test_a_graph_that_cannot_be_compiled_is_refused_before_anything_is_made(case
             (),
         )
         assert shop.state.fallback_open
-        answer = shop.owner.invoke(1)
+        answer = shop.invoke(1)
         assert (answer.values, answer.ends) == (None, None)
 
 

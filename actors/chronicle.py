@@ -1,0 +1,120 @@
+"""What an owner tells of its sessions: noted at the price of a few assignments.
+
+The owner's thread notes; the producer's own thread asks, as often as its collector lets it,
+and only then is a snapshot encoded. So thousands of invocations a second cost no more
+reporting than one. A failed method is never coalesced away by the next invocation.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from django_ray.lifecycle.snapshot import lifecycle_snapshot
+from django_ray.lifecycle.state import CompiledGraphSessionState
+from django_ray.protocol import frames
+from django_ray.protocol.redaction import Redactor, compose
+from django_ray.protocol.vocabulary import NodeState
+
+FAILURES = 256
+"""Failed invocations that wait to be told; past it the oldest is forgotten."""
+
+
+class Chronicle:
+    """The latest of one owner; `nudge` is called when there is something to ask for.
+
+    Nodes are told once `first`, the ordinal of the first method, is known.
+    """
+
+    def __init__(self, redact: tuple[str, ...], nudge: Callable[[], None]) -> None:
+        self.first: int | None = None
+        self._redactor = Redactor(redact)
+        self._nudge = nudge
+        self._lock = threading.Lock()
+        self._state: CompiledGraphSessionState | None = None
+        self._is_new = False
+        self._number = 0
+        self._began_ms = 0
+        self._methods = 0
+        self._ended: tuple[NodeState, ...] = ()
+        self._ended_ms = 0
+        self._failures: deque[list[frames.State]] = deque(maxlen=FAILURES)
+        self._told: tuple[int, tuple[NodeState, ...]] = (0, ())
+
+    def counts(self, methods: int) -> None:
+        """Note how many methods the graph has."""
+        self._methods = methods
+
+    def moved(self, state: CompiledGraphSessionState) -> None:
+        """Note the session's next state."""
+        self._state, self._is_new = state, True
+        self._nudge()
+
+    def began(self, number: int, at_ms: int) -> None:
+        """Note that an invocation's input was submitted."""
+        with self._lock:
+            self._number, self._began_ms = number, at_ms
+            self._ended = ()
+
+    def ended(
+        self, states: tuple[NodeState, ...], at_ms: int, error: BaseException | None
+    ) -> None:
+        """Note how each method ended in the invocation that began last."""
+        with self._lock:
+            self._ended, self._ended_ms = states, at_ms
+            if NodeState.FAILED in states and self.first is not None:
+                self._failures.append(
+                    self._nodes(states, self._ended_ms, self._failure(error))
+                )
+                self._told = (self._number, states)
+        self._nudge()
+
+    def records(self) -> Iterable[frames.Record]:
+        """Return what has changed since the last call."""
+        with self._lock:
+            found: list[frames.Record] = [
+                record for records in self._failures for record in records
+            ]
+            self._failures.clear()
+            ended = bool(self._ended)
+            states = self._ended or (NodeState.RUNNING,) * self._methods
+            told = (self._number, states)
+            if self.first is not None and self._number and told != self._told:
+                at_ms = self._ended_ms if ended else self._began_ms
+                found += self._nodes(states, at_ms, None)
+                self._told = told
+            is_new, self._is_new = self._is_new, False
+            state = self._state
+        if state is not None and is_new:
+            found.append(frames.Session(lifecycle_snapshot(state)))
+        return found
+
+    def _nodes(
+        self,
+        states: tuple[NodeState, ...],
+        at_ms: int,
+        failure: frames.Failure | None,
+    ) -> list[frames.State]:
+        return [
+            frames.State(
+                ordinal,
+                self._number,
+                frames.FIRST_TRY,
+                state,
+                at_ms,
+                self._began_ms,
+                error=failure if state is NodeState.FAILED else None,
+            )
+            for ordinal, state in enumerate(states, self.first or 0)
+        ]
+
+    def _failure(self, error: BaseException | None) -> frames.Failure:
+        cause = getattr(error, "cause", None) or error
+        if cause is None:
+            outcome = None if self._state is None else self._state.outcome
+            return frames.Failure(outcome or "UNKNOWN", "")
+        try:
+            text = str(cause)
+        except Exception:
+            # The error is the user's class, and so is its text.
+            text = ""
+        return compose(type(cause).__name__, text, self._redactor)

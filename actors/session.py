@@ -1,0 +1,369 @@
+"""A compiled session as the outer task holds it: one input after another, and its losses.
+
+The owner decides and performs; this side registers the graph's methods as nodes once, hands
+inputs over and results back, and outlives the owner. When the owner is gone, its loss is
+reduced here, on the last state that it returned. Lifecycle 5.
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, cast
+
+from ray.dag import MultiOutputNode
+from ray.exceptions import RayTaskError
+
+from actors import functions, ids, internals, remote_owner, walk
+from actors.account import Method, ends
+from actors.coordinator import Coordinator
+from actors.internals import Actor
+from actors.loss import assumed, begun, reduced
+from actors.owner import OVER, Answer, OwnerTerms
+from actors.reports import now_ms
+from django_ray.errors import ConfigurationError, GraphRefused, InvocationFailed
+from django_ray.lifecycle import budgets, events
+from django_ray.lifecycle.budgets import Deadlines
+from django_ray.lifecycle.snapshot import lifecycle_snapshot
+from django_ray.lifecycle.state import CompiledGraphSessionState
+from django_ray.lifecycle.vocabulary import (
+    CommandKind,
+    EffectState,
+    Outcome,
+    RetryDisposition,
+    SessionState,
+)
+from django_ray.protocol.frames import Failure
+from django_ray.protocol.plan import RunSettings
+from django_ray.protocol.vocabulary import Effects, NodeState, SelectionPolicy
+
+PATIENCE_S = 3.0
+"""How long an interrupted invocation may take to tell its end, before its owner is killed."""
+
+CLOSE_S = 10.0
+"""What closing a session may take beside the teardown's own time."""
+
+LOST = "The owner of the compiled session is gone."
+
+BEGUN = (EffectState.MAY_HAVE_STARTED,)
+
+logger = logging.getLogger(__name__)
+
+
+class OwnerHandle(Protocol):
+    """The way to an owner; None is the answer of one that is gone."""
+
+    def prepare(self) -> Answer | None: ...
+
+    def invoke(
+        self, value: object, first: int | None, invocation_id: str
+    ) -> Answer | None: ...
+
+    def settle(self, timeout_s: float) -> Answer | None: ...
+
+    def control(self, kind: CommandKind) -> None: ...
+
+    def close(self, timeout_s: float) -> Answer | None: ...
+
+    def kill(self) -> None: ...
+
+
+class CompiledSession:
+    """One compiled graph of a run, as its author holds it; one caller at a time."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        owner: OwnerHandle,
+        terms: OwnerTerms,
+        clock: Callable[[], int],
+    ) -> None:
+        self._coordinator = coordinator
+        self._owner = owner
+        self._terms = terms
+        self._clock = clock
+        self._state = begun(terms, 1, None, uuid.uuid4().hex)
+        self._methods: tuple[Method, ...] = ()
+        self._first: int | None = None
+        self._turn = threading.Lock()
+        self._is_over = False
+
+    @property
+    def state(self) -> CompiledGraphSessionState:
+        """Return the last state the owner has told, or that was reduced at its loss."""
+        return self._state
+
+    def prepare(self) -> BaseException | None:
+        """Prepare the session and register its methods; return why it was refused, if so.
+
+        Refused is a graph that cannot be compiled: nothing was prepared. Raises
+        InvocationFailed when the preparation itself has failed.
+        """
+        answer = self._owner.prepare()
+        if answer is None:
+            self._lose((), None)
+            raise self._failure(None)
+        self._state = answer.state
+        if answer.state.state is SessionState.REJECTED:
+            return answer.error or GraphRefused("the graph cannot be compiled")
+        if answer.state.state is not SessionState.READY:
+            raise self._failure(answer.error)
+        self._methods = answer.methods
+        self._register()
+        return None
+
+    def invoke(self, value: object) -> object:
+        """Send one input through the graph and return its output, of several a list.
+
+        What a method raises is raised as Ray raises it. InvocationFailed tells of every
+        other end; its `outcome` is the session's state where that admits nothing any more.
+        """
+        if not self._turn.acquire(blocking=False):
+            raise ConfigurationError("A compiled session has one caller at a time.")
+        try:
+            return self._invoke(value)
+        finally:
+            self._turn.release()
+
+    def cancel(self) -> None:
+        """End the session whatever it is at: the run has ended, or was interrupted."""
+        if not self._turn.acquire(blocking=False):
+            # Its caller is another thread, which now is told how the invocation ended.
+            self._owner.control(CommandKind.CANCELLATION_REQUESTED)
+            return
+        try:
+            self.close()
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Drain and tear down the session, and end its owner; never hang, never raise."""
+        if self._is_over:
+            return
+        self._is_over = True
+        answer = self._owner.close(self._terms.budgets.teardown + CLOSE_S)
+        if answer is None:
+            self._lose((), None)
+        else:
+            self._state = answer.state
+
+    def _invoke(self, value: object) -> object:
+        before, name = self._state.last_invocation, uuid.uuid4().hex
+        if self._is_over:
+            raise self._closed()
+        try:
+            answer = self._owner.invoke(value, self._first, name)
+        except BaseException:
+            self._interrupt(name)
+            raise
+        if answer is None:
+            self._is_over = True
+            self._lose((CommandKind.SUBMISSION_REQUESTED,), name)
+            raise self._failure(None)
+        self._take(answer)
+        if answer.values is not None:
+            values = answer.values
+            return values[0] if self._terms.outputs == 1 else list(values)
+        if self._state.last_invocation == before:
+            raise self._closed() from answer.error
+        if self._state.outcome is Outcome.APPLICATION_ERROR and isinstance(
+            answer.error, RayTaskError
+        ):
+            raise internals.as_its_cause(answer.error)
+        raise self._failure(answer.error)
+
+    def _interrupt(self, name: str) -> None:
+        """Cancel the invocation under way; an owner that does not end it is ended."""
+        self._is_over = True
+        try:
+            self._owner.control(CommandKind.CANCELLATION_REQUESTED)
+            answer = self._owner.settle(PATIENCE_S)
+        except Exception:
+            # It is interrupted already; what became of the owner is then not known.
+            logger.exception("An owner could not be cancelled.")
+            answer = None
+        self._owner.kill()
+        if answer is not None:
+            self._take(answer)
+        sent = (CommandKind.SUBMISSION_REQUESTED, CommandKind.CANCELLATION_REQUESTED)
+        if self._state.state not in OVER:
+            self._lose(() if answer is not None else sent, name)
+
+    def _take(self, answer: Answer) -> None:
+        self._state = answer.state
+        if answer.ends is not None and self._first is not None:
+            self._coordinator.mirror(self._first, answer.ends)
+
+    def _register(self) -> None:
+        """Register the methods as nodes, once however many invocations follow."""
+        coordinator, methods = self._coordinator, self._methods
+        call = coordinator.begin()
+        named = ids.identify(methods, f"{call}.", coordinator.redacted)
+        coordinator.declare(call, len(methods))
+        ordinals: list[int] = []
+        with coordinator.in_a_row():
+            for node_id, method in zip(named, methods, strict=True):
+                sources = [ordinals[place] for place in method.after]
+                ordinals.append(
+                    coordinator.register(
+                        node_id, method.name or method.path, method.path, sources
+                    )
+                )
+        self._first = ordinals[0]
+
+    def _lose(self, sent: tuple[CommandKind, ...], name: str | None) -> None:
+        """Reduce the owner's loss, after what was sent and never answered."""
+        now = max(self._clock(), self._state.observed_at)
+        number = self._state.last_invocation
+        if name is not None and sent:
+            self._state = assumed(self._state, self._terms, name, now, sent)
+        lost = events.command(self._state, CommandKind.OWNER_LOST, now)
+        self._state = reduced(self._state, lost)
+        state = self._state
+        told: tuple[NodeState, ...] = ()
+        if state.last_invocation != number and state.effect in BEGUN:
+            told = ends(self._methods, (), {}, state.outcome)
+        last = state.last_invocation
+        self._coordinator.lost(
+            self._first or 0,
+            told,
+            0 if last is None else last.number,
+            Failure(str(state.outcome or Outcome.OWNER_LOST), LOST),
+            lifecycle_snapshot(state),
+        )
+
+    def _failure(self, error: BaseException | None) -> InvocationFailed:
+        state = self._state
+        failure = InvocationFailed(
+            str(state.outcome or state.state),
+            str(state.effect),
+            str(state.retry),
+            tuple(map(str, state.cleanup)),
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _closed(self) -> InvocationFailed:
+        """Return the error of an input that no session has admitted."""
+        state = self._state
+        codes = tuple(map(str, state.cleanup))
+        return InvocationFailed(
+            str(state.state),
+            str(EffectState.NOT_STARTED),
+            str(RetryDisposition.AUTOMATIC_ALLOWED),
+            codes,
+        )
+
+
+class DynamicSession:
+    """The same graph run dynamically, each input by itself, on actors that stay."""
+
+    def __init__(
+        self, coordinator: Coordinator, build: Callable[[], object], outputs: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._root = build()
+        self._outputs = outputs
+        self._kept: dict[int, Actor] = {}
+
+    def invoke(self, value: object) -> object:
+        """Run the graph on one input and return its output, of several a list."""
+        found = walk.run(
+            self._coordinator,
+            self._root,
+            (value,),
+            max_in_flight=None,
+            group=None,
+            prefix=True,
+            kept=self._kept,
+        )
+        if self._outputs == 1 and isinstance(self._root, MultiOutputNode):
+            (found,) = cast("list[object]", found)
+        return found
+
+    def cancel(self) -> None:
+        """End the graph's actors: the run has ended."""
+        self.close()
+
+    def close(self) -> None:
+        """End the graph's actors."""
+        functions.end_actors(tuple(self._kept.values()))
+        self._kept.clear()
+
+
+Session = CompiledSession | DynamicSession
+
+
+@contextmanager
+def opened(
+    coordinator: Coordinator,
+    build: Callable[[], object],
+    *,
+    outputs: int,
+    deadlines: Deadlines,
+    effects: Effects | None,
+    buffer_bytes: int,
+    idle_s: float,
+) -> Iterator[Session]:
+    """Open a session of a graph under the run's strategy, and leave nothing of it behind.
+
+    Outside of a run, and under `dynamic`, the graph runs dynamically; under `automatic` it
+    does where it cannot be compiled, and never once preparation has begun.
+    """
+    told = coordinator.settings
+    strategy = SelectionPolicy.dynamic if told is None else told.strategy
+    if told is not None and effects not in (None, told.effects):
+        raise ConfigurationError(
+            "What compiled() is told of effects is not what the task's options say."
+        )
+    session: Session | None = None
+    if told is not None and strategy is not SelectionPolicy.dynamic:
+        terms = OwnerTerms(
+            run=told.identity,
+            graph_key=told.plan_fingerprint,
+            outputs=outputs,
+            budgets=deadlines,
+            outer_ms=budgets.outer(deadlines, now_ms()),
+            idle_s=idle_s,
+        )
+        session = _compiled(coordinator, told, build, terms, buffer_bytes)
+    if session is None:
+        session = DynamicSession(coordinator, build, outputs)
+    coordinator.opened(session)
+    try:
+        yield session
+    finally:
+        session.close()
+        coordinator.closed(session)
+
+
+def _compiled(
+    coordinator: Coordinator,
+    told: RunSettings,
+    build: Callable[[], object],
+    terms: OwnerTerms,
+    buffer_bytes: int,
+) -> CompiledSession | None:
+    """Return a prepared session, None where the run may do without."""
+    owner = remote_owner.start_owner(
+        remote_owner.Order(
+            build=build,
+            terms=terms,
+            buffer_bytes=buffer_bytes,
+            settings=told if coordinator.is_observed else None,
+        )
+    )
+    session = CompiledSession(coordinator, owner, terms, now_ms)
+    try:
+        refused = session.prepare()
+        if refused is None:
+            return session
+    except BaseException:
+        session.close()
+        raise
+    session.close()
+    if told.strategy is SelectionPolicy.automatic:
+        logger.info("A graph is run dynamically: %s", type(refused).__name__)
+        return None
+    raise refused
