@@ -28,6 +28,7 @@ from django_ray.lifecycle.vocabulary import (
     CommandKind,
     EffectState,
     InvocationState,
+    Outcome,
     OutputState,
     SessionState,
 )
@@ -183,6 +184,7 @@ class Owner:
             self._engine.offer(value)
             if self._state.state is SessionState.READY:
                 self._serve(invocation_id)
+                self._release()
             answer = self._answer(self._state.last_invocation != before)
             self._used_s = time.monotonic()
         self._sweep()
@@ -253,7 +255,6 @@ class Owner:
             if not self._is_running():
                 break
             self._tell(self._consumption(slot))
-        self._release()
 
     def _consumption(self, slot: int) -> Callable[[int], Command]:
         return lambda now: events.consumption(self._state, now, output=slot)
@@ -269,10 +270,10 @@ class Owner:
         if served and state.effect is EffectState.MAY_HAVE_STARTED:
             told = self._ends()
             self._news.ended(told, state.observed_at, engine.error)
-        complete = len(values) == self._terms.outputs
+        succeeded = served and state.outcome is Outcome.SUCCEEDED
         return Answer(
             state=state,
-            values=values if served and complete else None,
+            values=values if succeeded else None,
             error=engine.error,
             ends=told,
         )

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from actors.account import Method
 from django_ray.errors import StorageUnavailable
 from django_ray.identity import RunIdentity
 from django_ray.lifecycle.actions import Action
 from django_ray.lifecycle.events import Callback, answer
+from django_ray.lifecycle.state import CompiledGraphSessionState
 from django_ray.lifecycle.vocabulary import ActionKind, CallbackKind
 from django_ray.progress.delta import (
     Fenced,
@@ -27,7 +29,7 @@ from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import Detail
 from django_ray.protocol.summary import Summary
-from django_ray.protocol.vocabulary import ReportingPolicy, SelectionPolicy
+from django_ray.protocol.vocabulary import NodeState, ReportingPolicy, SelectionPolicy
 from django_ray.storage.load import Begun
 from django_ray.storage.stage import Staged
 
@@ -315,3 +317,65 @@ class FakeAdapter:
         self.dispatched.append(action)
         kind = self.says.get(action.kind, self.GOOD[action.kind])
         return answer(action, kind, self.clock.advance(1))
+
+
+class FakeEngine(FakeAdapter):
+    """A session's engine without one: two methods in a row, and as many slots as wanted.
+
+    `during` is called when an action of a kind is performed, before it is answered.
+    """
+
+    def __init__(self, clock: FakeClock, outputs: int = 1) -> None:
+        super().__init__(clock)
+        self.error: BaseException | None = None
+        self.values: dict[int, object] = {}
+        self.settled: dict[int, tuple[int, ...]] = {}
+        self.methods = (Method("a", None, ()), Method("b", None, (0,)))
+        self.slots = (1,) * outputs
+        self.during: dict[ActionKind, Callable[[], object]] = {}
+        self.released = 0
+        self._given: object = None
+
+    def offer(self, value: object) -> None:
+        """Take the next input."""
+        self._given = value
+        self.error = None
+        self.values, self.settled = {}, {}
+
+    def release(self) -> None:
+        """Count how often the rest was to be ended."""
+        self.released += 1
+
+    def dispatch(self, action: Action) -> Callback:
+        """Let a test do something meanwhile, then answer."""
+        meanwhile = self.during.get(action.kind)
+        if meanwhile is not None:
+            meanwhile()
+        told = super().dispatch(action)
+        if told.kind is CallbackKind.OUTPUT_CONSUMED and action.output is not None:
+            self.values[action.output] = self._given
+            self.settled[action.output] = ()
+        return told
+
+
+class FakeNews:
+    """Keeps what an owner tells."""
+
+    def __init__(self) -> None:
+        self.states: list[CompiledGraphSessionState] = []
+        self.begun: list[int] = []
+        self.ends: list[tuple[NodeState, ...]] = []
+
+    def moved(self, state: CompiledGraphSessionState) -> None:
+        """Note a state."""
+        self.states.append(state)
+
+    def began(self, number: int, _at_ms: int) -> None:
+        """Note an invocation."""
+        self.begun.append(number)
+
+    def ended(
+        self, states: tuple[NodeState, ...], _at_ms: int, _error: BaseException | None
+    ) -> None:
+        """Note its end."""
+        self.ends.append(states)
