@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ray
+from ray.actor import exit_actor
 from ray.exceptions import (
     ActorDiedError,
     GetTimeoutError,
@@ -54,6 +55,7 @@ KILL_S = 5.0
 GRACE_MS = 1
 AGAIN_S = 0.02
 LOOK_S = 2.0
+LEAVE_S = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class CompiledGraphAdapter:
     def release(self) -> None:
         """End whatever a session without a proven teardown has left; never wait long."""
         if self._bound is not None or self._graph is not None:
-            self._end_all(time.monotonic() + KILL_S)
+            self._end_all(time.monotonic() + KILL_S, calm=False)
 
     def _validate(self, _action: Action) -> Said:
         try:
@@ -293,7 +295,8 @@ class CompiledGraphAdapter:
             thread.start()
             thread.join(left)
         # What is proven is that nothing is left, however the engine came to it.
-        if not self._end_all(time.monotonic() + KILL_S):
+        calm = thread is None or not thread.is_alive()
+        if not self._end_all(time.monotonic() + KILL_S, calm=calm):
             return CallbackKind.TEARDOWN_FAILED
         if thread is not None:
             thread.join(KILL_S)
@@ -301,8 +304,11 @@ class CompiledGraphAdapter:
                 return CallbackKind.TEARDOWN_FAILED
         return CallbackKind.TORN_DOWN
 
-    def _end_all(self, until_s: float) -> bool:
-        """End the participants and the graph's proxy; claim that all are dead."""
+    def _end_all(self, until_s: float, *, calm: bool) -> bool:
+        """End the participants and the graph's proxy; claim that all are dead.
+
+        With `calm` their loops have ended, and they are asked to leave first.
+        """
         graph, bound = self._graph, self._bound
         self._graph = self._bound = self._shape = None
         actors: list[Actor] = [] if bound is None else list(bound.actors)
@@ -310,6 +316,10 @@ class CompiledGraphAdapter:
             actors.append(internals.proxy(graph))
             for slot in self._open:
                 internals.let_go(self._refs[slot])
+        if calm:
+            # Only a process that leaves by itself takes its channels' semaphores along.
+            left = [internals.call(actor, _leave) for actor in actors]
+            ray.wait(left, num_returns=len(left), timeout=LEAVE_S)
         for actor in actors:
             ray.kill(actor, no_restart=True)
         self._refs, self._open = [], set()
@@ -336,6 +346,10 @@ WORST = {
     ActionKind.TEARDOWN: CallbackKind.TEARDOWN_FAILED,
 }
 """What is told when an action failed in a way that nothing above knows."""
+
+
+def _leave(_actor: object) -> None:
+    exit_actor()  # type: ignore[no-untyped-call]
 
 
 def _is_deaths(ended: "ray.ObjectRef[object]") -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import ray
-from ray.actor import ActorHandle
+from ray.actor import ActorHandle, exit_actor
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from actors import clock, internals
@@ -31,6 +31,8 @@ from django_ray.protocol.plan import RunSettings
 CONTROL = "control"
 SETTLE_S = 5.0
 """How long the owner waits at its end until what it told is committed."""
+
+LEAVE_S = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +119,10 @@ class OwnerActor:
             self._producer.stop()
         return answer
 
+    def leave(self) -> None:
+        """End the actor's process by itself, so that it takes its semaphores along."""
+        exit_actor()  # type: ignore[no-untyped-call]
+
 
 def _carried(answer: Answer) -> Answer:
     """Return an answer whose error can travel: one that cannot goes as its text alone."""
@@ -138,14 +144,13 @@ class RayOwnerHandle:
 
     def prepare(self) -> Answer | None:
         """Prepare the first session."""
-        return self._wait(self._actor.prepare.remote(), None)
+        return self._wait(self._call("prepare"), None)
 
     def invoke(
         self, value: object, first: int | None, invocation_id: str
     ) -> Answer | None:
         """Send one input through the graph, and wait however long it takes."""
-        call = cast("Callable[..., ray.ObjectRef[Answer]]", self._actor.invoke.remote)
-        self._asked = call(value, first, invocation_id)
+        self._asked = self._call("invoke", value, first, invocation_id)
         return self._wait(self._asked, None)
 
     def settle(self, timeout_s: float) -> Answer | None:
@@ -159,20 +164,27 @@ class RayOwnerHandle:
 
     def control(self, kind: CommandKind) -> None:
         """Tell the owner at once, and wait for no answer."""
-        self._actor.control.remote(str(kind))
+        self._call("control", str(kind))
 
     def close(self, timeout_s: float) -> Answer | None:
         """Drain and tear down, within `timeout_s`, then end the actor."""
         try:
-            return self._wait(self._actor.close.remote(), timeout_s)
+            answer = self._wait(self._call("close"), timeout_s)
+            ray.wait([self._call("leave")], timeout=LEAVE_S)
         except GetTimeoutError:
             return None
+        else:
+            return answer
         finally:
             self.kill()
 
     def kill(self) -> None:
         """End the owner at once; its participants end with it."""
         ray.kill(self._actor, no_restart=True)
+
+    def _call(self, name: str, *given: object) -> "ray.ObjectRef[Answer]":
+        call = getattr(self._actor, name).remote
+        return cast("ray.ObjectRef[Answer]", call(*given))
 
     def _wait(
         self, asked: "ray.ObjectRef[Answer]", timeout_s: float | None

@@ -70,12 +70,13 @@ def settings(
     *,
     policy: ReportingPolicy = ReportingPolicy.full,
     limits: Limits = V1,
+    strategy: SelectionPolicy = SelectionPolicy.dynamic,
 ) -> RunSettings:
     """Return what the run's processes would be told."""
     return RunSettings(
         identity=identity,
         policy=policy,
-        strategy=SelectionPolicy.dynamic,
+        strategy=strategy,
         plan_fingerprint="0" * 64,
         started_at_ms=now_ms(),
         retention_days=7,

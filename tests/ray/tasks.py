@@ -8,7 +8,10 @@ import ray
 from django.tasks import task
 from ray.dag import MultiOutputNode
 
-from django_ray.workflow import fan_out, preview, report, run
+from django_ray.errors import InvocationFailed
+from django_ray.lifecycle.budgets import Deadlines
+from django_ray.workflow import compiled, fan_out, preview, report, run
+from tests.ray import parts
 
 SECRET = "hunter2-of-the-tests"
 TOKEN = "ghp_" + "0123456789" * 3
@@ -136,3 +139,41 @@ def crashing():
 @task(takes_context=True)
 def attempt(context):
     return [context.attempt, context.task_result.id]
+
+
+@task
+def invoked(orders):
+    """Send each order through a compiled graph, and tell what came of it."""
+    told = []
+    with compiled(parts.obeying, deadlines=Deadlines(teardown=2)) as session:
+        for order in orders:
+            try:
+                told.append(session.invoke(order))
+            except InvocationFailed as exc:
+                told.append(exc.outcome)
+            except ValueError:
+                told.append("raised")
+    return told
+
+
+@task
+def invoked_often(count):
+    """Send so many inputs through one session."""
+    with compiled(parts.chain) as session:
+        return sum(session.invoke(number) for number in range(count))
+
+
+@task
+def owner_lost():
+    """Lose the owner while it is at an input."""
+    with compiled(parts.obeying) as session:
+        session.invoke("fine")
+        session._owner.kill()
+        session.invoke("fine")
+
+
+@task
+def invoked_for(seconds):
+    """Send one input that takes so long."""
+    with compiled(parts.obeying) as session:
+        return session.invoke(float(seconds))
