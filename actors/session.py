@@ -38,7 +38,7 @@ from django_ray.protocol.frames import Failure
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.vocabulary import Effects, NodeState, SelectionPolicy
 
-PATIENCE_S = 3.0
+PATIENCE_S = 5.0
 """How long an interrupted invocation may take to tell its end, before its owner is killed."""
 
 CLOSE_S = 10.0

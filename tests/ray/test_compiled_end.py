@@ -119,6 +119,7 @@ def test_a_killed_owner_is_told_in_its_place(worker):
     assert [detail.invocation for detail in details] == [2, 2]
 
 
+@pytest.mark.deep
 def test_a_run_without_detail_still_counts_the_methods_of_the_last_invocation(worker):
     options = {**COMPILED, "policy": "summary"}
     result = work(worker, enqueue_with(tasks.invoked, options, ["fine", "raise"]))
@@ -128,6 +129,7 @@ def test_a_run_without_detail_still_counts_the_methods_of_the_last_invocation(wo
     assert json.loads(bytes(summary.session))["invocation"] == 2
 
 
+@pytest.mark.deep
 def test_a_disabled_run_is_served_all_the_same(worker):
     options = {**COMPILED, "policy": "disabled"}
     result = work(worker, enqueue_with(tasks.invoked, options, ["fine"]))

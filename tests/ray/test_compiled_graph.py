@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 S = NodeState
 
 
+@pytest.mark.deep
 def test_a_session_serves_one_input_after_another_and_is_torn_down():
     with owning(parts.chain) as shop:
         assert [method.after for method in shop.prepared.methods] == [(), (0,)]
@@ -63,6 +64,7 @@ def test_a_method_that_raises_leaves_the_session_reusable():
         assert shop.state.identity.owner_epoch == 1
 
 
+@pytest.mark.deep
 def test_of_two_outputs_one_consumed_the_other_is_released():
     with owning(parts.pair, outputs=2) as shop:
         answer = shop.invoke("raise")
@@ -118,6 +120,7 @@ def test_an_output_over_its_buffer_is_given_and_ends_the_session():
         assert shop.state.invocation.number == 2
 
 
+@pytest.mark.deep
 def test_a_participant_that_dies_in_a_call_ends_the_session_and_the_next_one_serves():
     with owning(parts.obeying) as shop:
         answer = shop.invoke("die")

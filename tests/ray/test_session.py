@@ -97,12 +97,13 @@ def test_an_owner_killed_before_an_invocation_was_sent_has_started_nothing(run):
 
 
 def test_an_interrupt_in_a_call_cancels_it_and_settles_its_late_result(run):
-    session = interrupted(1.5)
+    session = interrupted(0.8)
     assert session.state.state == "TORN_DOWN"
     assert session.state.outcome == "CANCELLED_AFTER_SUBMISSION"
     assert session.state.invocation.outputs == ("ADAPTER_RELEASED",)
 
 
+@pytest.mark.deep
 def test_an_interrupt_in_a_call_that_does_not_end_ends_its_owner(run):
     session = interrupted(60.0)
     assert session.state.state == "QUARANTINED"
@@ -113,7 +114,7 @@ def test_an_interrupt_in_a_call_that_does_not_end_ends_its_owner(run):
 def interrupted(order):
     """Interrupt this process while an input is under way, as the run's host would."""
     with compiled(parts.obeying) as session:
-        threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             session.invoke(order)
     return session
@@ -161,6 +162,7 @@ def test_under_dynamic_each_input_is_a_run_of_the_graph_on_actors_that_stay():
     wait_until(lambda: not living() - before, 20)
 
 
+@pytest.mark.deep
 def test_several_outputs_come_as_a_list_under_every_strategy(run):
     with compiled(parts.pair, outputs=2) as session:
         assert session.invoke("fine") == ["fine", "fine"]
