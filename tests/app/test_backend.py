@@ -30,6 +30,7 @@ def test_enqueue_makes_one_queued_row_with_its_arguments_and_options():
     assert execution.task_path == "tests.app.taskbook.plain"
     assert execution.arguments == {"args": [1, "two"], "kwargs": {"three": [3.5, None]}}
     assert execution.options == {
+        "effects": "read_only",
         "policy": "full",
         "strategy": "dynamic",
         "retention_days": 7,

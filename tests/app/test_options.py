@@ -129,6 +129,19 @@ def test_options_pass_through_a_decorator_between_them_and_the_task():
     assert options.retention_days == 1
 
 
+@pytest.mark.django_db
+def test_a_strategy_and_effects_are_chosen_like_any_option(settings):
+    settings.DJANGO_RAY = {"STRATEGY": "automatic"}
+    assert frozen(taskbook.plain.enqueue(1)).strategy == "automatic"
+
+    chosen = {"strategy": "compiled_graph", "effects": "declared"}
+    options = frozen(enqueue_with(taskbook.plain, chosen, 1))
+
+    assert (options.strategy, options.effects) == ("compiled_graph", "declared")
+    with pytest.raises(ConfigurationError):
+        enqueue_with(taskbook.plain, {"strategy": "eager"}, 1)
+
+
 def test_under_another_backend_the_task_is_enqueued_as_it_is(settings):
     settings.TASKS = {
         "default": {"BACKEND": "django.tasks.backends.immediate.ImmediateBackend"}
