@@ -48,11 +48,13 @@ CODECS = {
     "stages.json": (stages.decode, canonical.encode),
     "summary.json": (summary.decode, summary.encode),
     "summary_derived.json": (summary.decode, summary.encode),
-    "plan_dynamic.json": (msgspec.json.Decoder(plan.Plan).decode, canonical.encode),
-    "plan_compiled_graph.json": (
-        msgspec.json.Decoder(plan.Plan).decode,
-        canonical.encode,
-    ),
+    **{
+        f"plan_{policy}.json": (
+            msgspec.json.Decoder(plan.Plan).decode,
+            canonical.encode,
+        )
+        for policy in ("dynamic", "compiled_graph", "automatic")
+    },
     "written_summary.json": (summary.decode, summary.encode),
     "written_stages.json": (stages.decode, canonical.encode),
     "written_events.json": (records.decode_events, canonical.encode),
