@@ -125,11 +125,11 @@ def test_an_idle_session_is_taken_down_and_the_next_input_prepares_another(run):
     with compiled(parts.counting, idle_s=0.5) as session:
         before = living()
         assert session.invoke(None) == 1
-        assert session.invoke(None) == 2
+        first = session.state.identity.owner_epoch
         wait_until(lambda: len(living()) < len(before), 30)
         assert session.invoke(None) == 1
-        assert session.state.identity.owner_epoch == 2
-        assert session.state.last_invocation.number == 3
+        assert session.state.identity.owner_epoch > first
+        assert session.state.last_invocation.number == 2
     assert len(run.ids) == 1
 
 
