@@ -75,7 +75,7 @@ def failures(
     public_id: uuid.UUID, viewer: Viewer, query: Query
 ) -> Failures | Unavailable | None:
     """Return the run's failures by cause, in one statement."""
-    return run.of_detail(public_id, viewer, query, _failures)
+    return run.of_detail(public_id, viewer, query, read)
 
 
 def group(rows: Iterable[NodeRow]) -> list[Cause]:
@@ -88,7 +88,8 @@ def group(rows: Iterable[NodeRow]) -> list[Cause]:
     return sorted(grouped, key=lambda cause: -cause.nodes)
 
 
-def _failures(detailed: Detailed) -> Failures:
+def read(detailed: Detailed) -> Failures:
+    """Return the failures of a run whose detail can be read; raise IntegrityFault."""
     rows = details.in_order(detailed.selected, FAILED, most=EXAMINED + 1)
     examined = [details.public(detailed.selected, row) for row in rows[:EXAMINED]]
     grouped = group(examined)

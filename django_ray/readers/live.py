@@ -53,7 +53,7 @@ def read(public_id: uuid.UUID) -> Picture | None:
 
 def _picture(reading: Reading) -> Picture:
     summary = reading.summary
-    error = _error(reading.execution)
+    error = error_of(reading.execution)
     if summary is None or not _has_detail(summary):
         return Picture(reading=reading, error=error)
     try:
@@ -86,7 +86,7 @@ def _has_detail(summary: Summary) -> bool:
     return summary.detail.availability in RETAINED
 
 
-def _error(execution: Execution) -> str:
+def error_of(execution: Execution) -> str:
     """Return the line that names the attempt's own error, when it ended with one."""
     if execution.state not in TERMINAL_EXECUTION_STATES:
         return ""
@@ -127,7 +127,7 @@ class _Detail:
         found = [
             node
             for row, detail in parsed
-            if detail is not None and (node := _at_work(row, detail)) is not None
+            if detail is not None and (node := at_work(row, detail)) is not None
         ]
         found.sort(key=lambda node: node.started_ms)
         return tuple(found)
@@ -183,7 +183,8 @@ def _failure(row: Row, detail: records.Detail | None) -> Failure:
     )
 
 
-def _at_work(row: Row, detail: records.Detail) -> Running | None:
+def at_work(row: Row, detail: records.Detail) -> Running | None:
+    """Return a row as a node at work; None while its start is not known."""
     started = details.given(detail.started_ms)
     if started is None:
         return None

@@ -95,7 +95,7 @@ def answer[T](
         if reading is None:
             return None
         try:
-            return read(_choose(reading, viewer))
+            return read(choose(reading, viewer))
         except IntegrityFault as fault:
             return Unavailable(part_of(reading, fault.availability))
 
@@ -146,7 +146,8 @@ def identity_of(execution: Execution) -> RunIdentity | None:
     )
 
 
-def _choose(reading: Reading, viewer: Viewer) -> Chosen:
+def choose(reading: Reading, viewer: Viewer) -> Chosen:
+    """Return the run of an authorized reading; raise IntegrityFault, see `answer`."""
     availability: str = reading.availability
     said, detailed = reading.summary, None
     if said is not None and availability in RETAINED:

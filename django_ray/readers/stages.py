@@ -82,7 +82,7 @@ def stages(
     public_id: uuid.UUID, viewer: Viewer, query: Query
 ) -> Stages | Unavailable | None:
     """Return the run's stages, in one statement through a byte guard."""
-    return run.of_detail(public_id, viewer, query, _stages)
+    return run.of_detail(public_id, viewer, query, read)
 
 
 def load(selected: Selected) -> StageRow:
@@ -102,7 +102,8 @@ def counts(stage: stage_row.Stage) -> NodeCounts:
     return NodeCounts(**{state.lower(): count for state, count in named})
 
 
-def _stages(detailed: Detailed) -> Stages:
+def read(detailed: Detailed) -> Stages:
+    """Return the stages of a run whose detail can be read; raise IntegrityFault."""
     row = load(detailed.selected)
     items = tuple(_stage(stage) for stage in row.stages)
     if detailed.summary.detail.complete:
