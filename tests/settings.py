@@ -10,12 +10,17 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
     "django_ray",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
 ]
+TEMPLATES = [
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
+]
+STATIC_URL = "static/"
 ROOT_URLCONF = "django_ray.urls"
 DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}
 # No password of a test is worth the second a slow hash takes.

@@ -78,7 +78,7 @@ def problem(
     """Return a problem by its code."""
     meaning = PROBLEMS[code]
     body = Problem(code=code, status=meaning.status, title=meaning.title, run=run)
-    return _private(
+    return private(
         HttpResponse(
             canonical.encode(body),
             status=meaning.status,
@@ -98,7 +98,7 @@ def answer(request: HttpRequest, body: msgspec.Struct | None) -> HttpResponseBas
             return problem(fault, body.run)
     encoded = canonical.encode(body)
     etag = _etag(body, encoded)
-    whole = _private(
+    whole = private(
         HttpResponse(encoded, content_type="application/json", headers={"ETag": etag})
     )
     return get_conditional_response(request, etag=etag, response=whole) or whole
@@ -129,7 +129,8 @@ def _etag(body: msgspec.Struct, encoded: bytes) -> str:
     return f'"{hashlib.sha256(encoded).hexdigest()[:32]}"'
 
 
-def _private(response: HttpResponse) -> HttpResponse:
+def private(response: HttpResponse) -> HttpResponse:
+    """Let no shared cache keep an answer, and no other viewer be given it."""
     response["Cache-Control"] = "private, no-cache"
     patch_vary_headers(response, ["Cookie", "Authorization"])
     return response

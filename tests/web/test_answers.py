@@ -18,7 +18,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 OF_A_RUN = sorted(
     pattern.name
     for pattern in urls.urlpatterns
-    if "<uuid:public_id>" in str(pattern.pattern) and pattern.name != "stream"
+    if "<uuid:public_id>" in str(pattern.pattern)
+    and pattern.name not in ("stream", "run-page")
 )
 NEEDS = {"node": {"id": "1.layer0[part-000000]"}}
 
