@@ -62,8 +62,10 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
     else:
         path = str(given.wfinstance.resolve())
         result = tasks.replay.enqueue(path=path, speed=given.speed)
-    link = f"{running.web}/progress/runs/{result.id}/summary"
+    page = f"{running.web}/progress/runs/{result.id}/"
+    link = f"{page}summary"
     print(f"Run {result.id} is enqueued. While this command runs:")
+    print(f"Page      {page}")
     print(f"Summary   {link}")
     print(f"Dashboard {running.ray.dashboard}")
     print(f"          its token: {running.ray.credentials.get('RAY_AUTH_TOKEN', '')}")
@@ -76,7 +78,8 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
         print((running.logs / "worker.log").read_text()[-4_000:])
     summary = _read(link)
     if not given.once:
-        print(f"\nSummary   {link}")
+        print(f"\nPage      {page}")
+        print(f"Summary   {link}")
         print(f"Dashboard {running.ray.dashboard}")
         print("Ctrl-C ends the demo.", flush=True)
         with contextlib.suppress(KeyboardInterrupt):

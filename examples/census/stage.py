@@ -46,6 +46,7 @@ def stage(cpus: int) -> Iterator[Stage]:
             LocalRay(num_cpus=cpus, environment=environment, dashboard=True)
         )
         environment = {**environment, **ray.credentials}
+        # Static files are served though DEBUG is off: it listens on this machine alone.
         port = _free_port()
         address = f"127.0.0.1:{port}"
         worker = stack.enter_context(
@@ -57,7 +58,7 @@ def stage(cpus: int) -> Iterator[Stage]:
         )
         stack.enter_context(
             _command(
-                ["runserver", "--noreload", "--skip-checks", address],
+                ["runserver", "--noreload", "--skip-checks", "--insecure", address],
                 environment,
                 folder / "web.log",
             )
