@@ -28,22 +28,33 @@ HOME, ABOVE = "./", "../../"
 """Where the list is, from itself and from a run: wherever the project mounts them."""
 KEYS = (
     ("?", "this list"),
-    ("/", "find a node, in the list a run"),
-    ("1 … 4", "graph, timeline, nodes, attempts"),
+    ("1 2 3 4", "graph, timeline, nodes, attempts"),
     ("f", "failures"),
+    ("/", "find a node"),
     ("v", "stages or nodes in the graph"),
-    ("j k", "next, previous row"),
-    ("Enter", "open in the drawer"),
-    ("Esc", "close the drawer"),
-    ("g", "show the node in the graph"),
-    ("+ \u2212 0", "zoom the node graph, fit"),
+    ("arrows", "in the node graph: along edges and within a block"),
+    ("+ - 0", "zoom the node graph, fit"),
+    ("j k", "next, previous row, in the drawer"),
+    ("Enter", "open the chosen node in the drawer"),
+    ("g", "show the open node in the graph"),
+    ("c", "copy its id"),
+    ("Esc", "close the drawer, clear the filters"),
+    ("[ ]", "first page, next page of the nodes"),
+    ("n", "show newer nodes"),
+    ("r", "sort anew"),
     ("p", "pause, go on"),
-    ("r", "sort the nodes anew"),
-    ("n", "show waiting rows"),
-    ("[ ]", "newer, older"),
     ("a", "go to the newest attempt"),
-    ("c", "copy the id"),
-    ("u", "up to the list"),
+    ("u", "up to the list of runs"),
+)
+LIST_KEYS = (
+    ("?", "this list"),
+    ("/", "find a run"),
+    ("j k", "next, previous run"),
+    ("Enter", "open it"),
+    ("[ ]", "newest, older"),
+    ("n", "show new runs"),
+    ("r", "load anew"),
+    ("p", "pause, go on"),
 )
 ATTEMPT = "attempt"
 """The one parameter of a run's page the server reads: the others are the script's."""
@@ -65,7 +76,9 @@ def home(request: HttpRequest) -> HttpResponseBase:
         return _problem(request, "parameter", HOME)
     except StorageUnavailable:
         return _problem(request, "unavailable", HOME)
-    return _page(request, "django_ray/runs.html", {"page": found}, 200)
+    return _page(
+        request, "django_ray/runs.html", {"page": found, "keys": LIST_KEYS}, 200
+    )
 
 
 @transaction.non_atomic_requests
@@ -87,7 +100,7 @@ def run(request: HttpRequest, public_id: uuid.UUID) -> HttpResponseBase:
     if found is None:
         return _problem(request, "absent", ABOVE)
     page = run_page.compose(found)
-    return _page(request, "django_ray/run.html", {"page": page}, 200)
+    return _page(request, "django_ray/run.html", {"page": page, "keys": KEYS}, 200)
 
 
 def _refuse(request: HttpRequest, home: str) -> HttpResponseBase | None:
@@ -110,9 +123,7 @@ def _page(
     request: HttpRequest, template: str, values: dict[str, object], status: int
 ) -> HttpResponse:
     legend = tuple(marks.of_node(state) for state in bars.ORDER)
-    response = render(
-        request, template, {"legend": legend, "keys": KEYS, **values}, status=status
-    )
+    response = render(request, template, {"legend": legend, **values}, status=status)
     response[str(CSP.HEADER_ENFORCE)] = policy()
     return answers.private(response)
 

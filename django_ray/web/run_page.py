@@ -11,13 +11,14 @@ from django_ray.readers.failures import Failures
 from django_ray.readers.picture import Reading
 from django_ray.readers.portrait import Portrait
 from django_ray.readers.stages import Stages
-from django_ray.web import bars, facts, marks, names, notice, rows, statusline
+from django_ray.web import bars, facts, marks, names, notice, rows, statusline, steps
 from django_ray.web.bars import Bar
 from django_ray.web.facts import Fact
 from django_ray.web.marks import Mark
 from django_ray.web.notice import Notice
 from django_ray.web.rows import CauseRow, Row, StageRow
 from django_ray.web.statusline import Said
+from django_ray.web.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Page:
     head: Head
     error: str
     notice: Notice
+    steps: tuple[Step, ...]
     stages: tuple[StageRow, ...]
     stages_said: str
     causes: tuple[CauseRow, ...]
@@ -86,6 +88,7 @@ def compose(portrait: Portrait) -> Page:
         head=_head(portrait, now),
         error=portrait.error,
         notice=notice.compose(portrait),
+        steps=steps.compose(reading),
         stages=rows.of_stages(portrait.stages, labels),
         stages_said="" if portrait.stages is None else _stages_said(portrait.stages),
         causes=()

@@ -7,7 +7,7 @@ import { count, middle, nodes, percent } from "./words.js";
 const LARGE = { w: 148, h: 118, kind: "large", chars: 15, gapX: 26, gapY: 14 };
 const NARROW = { w: 98, h: 84, kind: "narrow", chars: 11, gapX: 18, gapY: 12 };
 const LOW = { w: 148, h: 44, kind: "low", chars: 17, gapX: 30, gapY: 10 };
-const BLOCK = { w: 112, h: 28, kind: "block", chars: 14, gapX: 28, gapY: 8 };
+const BLOCK = { w: 112, h: 28, kind: "block", chars: 12, gapX: 28, gapY: 8 };
 const ALL_EDGES = 12, PAD = 14;
 
 function sizeFor(number, columns, width) {
@@ -60,7 +60,11 @@ function edgePath(from, to, size, oneRow) {
   const middleOf = size.h / 2;
   const start = { x: from.x + size.w, y: from.y + middleOf };
   const end = { x: to.x - 2, y: to.y + middleOf };
-  if (to.column <= from.column) {
+  if (to.column === from.column) {
+    const right = from.x + size.w;
+    return `M${right} ${start.y}C${right + 24} ${start.y} ${right + 24} ${end.y} ${right + 2} ${end.y}`;
+  }
+  if (to.column < from.column) {
     const low = Math.max(from.y, to.y) + size.h + 8;
     return `M${from.x + size.w / 2} ${from.y + size.h}V${low}H${to.x + size.w / 2}V${to.y + size.h}`;
   }
@@ -153,7 +157,7 @@ function card(stage, name, at, size, view, chosen) {
   svg("title", {}, name.label),
   svg("rect", { class: "card-box", width: size.w, height: size.h, rx: 8 }),
   size.kind === "narrow" ? null : icon(mark, left, high, 13),
-  text(size.kind === "narrow" ? 10 : left + 18, high + 11, size.kind === "block" ? "t-hot" : "t-name", middle(name.name, size.chars)),
+  text(size.kind === "narrow" ? 10 : left + 18, high + 11, size.kind === "block" ? "t-block" : "t-name", middle(name.name, size.chars)),
   anatomy(stage, name, size, over));
 }
 

@@ -4,6 +4,7 @@ import * as cards from "./cards.js";
 import { button, byId, el, say, segmented, show } from "./dom.js";
 import { legend } from "./marks.js";
 import { NodeGraph } from "./nodegraph.js";
+import { summary } from "./stages.js";
 import { WINDOW } from "./store.js";
 import { count } from "./words.js";
 
@@ -80,7 +81,8 @@ export class GraphPanel {
 
   render() {
     const { stages, store, body } = this.view;
-    if (!stages || !this.kind || this.kind === "list") return;
+    if (!stages || !this.kind) return;
+    if (this.kind === "list") return void say(byId("stages-said"), summary(stages.items));
     if (this.kind === "stages") return void this.stages(stages);
     const cut = body.retained_nodes > WINDOW;
     show(this.earlier, cut);
@@ -101,6 +103,7 @@ export class GraphPanel {
     const key = JSON.stringify([stages.items, this.nodes.filter.stage, this.canvas.clientWidth]);
     if (key === this.drawn) return;
     this.drawn = key;
+    say(byId("stages-said"), summary(stages.items));
     const chosen = this.nodes.filter.stage === null ? null : Number(this.nodes.filter.stage);
     const edges = cards.draw(this.view, this.canvas, chosen);
     this.say(`${edges} A card shows its nodes below.`.trim());

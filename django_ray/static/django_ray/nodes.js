@@ -192,7 +192,7 @@ export class Nodes {
     const row = el("tr", { "data-id": item.id }, el("td", {}, cells.state),
       el("th", { scope: "row" }, nodeButton(item.id, this.view.open)), cells.stage, cells.try,
       cells.started, cells.ran, cells.host, cells.word);
-    row.querySelector(".node").textContent = middle(item.id, 64);
+    row.querySelector(".node").textContent = middle(item.id, 52);
     const known = { item: null, row, cells };
     this.rows.set(item.ordinal, known);
     this.set(known, item);

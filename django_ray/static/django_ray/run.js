@@ -12,6 +12,7 @@ import * as head from "./head.js";
 import { Link } from "./link.js";
 import { Nodes } from "./nodes.js";
 import * as stages from "./stages.js";
+import * as steps from "./steps.js";
 import { Store, WINDOW } from "./store.js";
 import { Timeline } from "./timeline.js";
 import { count } from "./words.js";
@@ -65,6 +66,7 @@ function hear(body) {
     view.availability = body.detail.availability;
   }
   head.render(view);
+  steps.render(view);
   attention.render(view);
   tell(view.body);
   soon();
@@ -114,6 +116,7 @@ async function detail() {
   const first = view.stages === null;
   try {
     await readStages();
+    draw();
     await Promise.allSettled([readFailures(), readRunning(), nodes.load(!first)]);
     known.detail = key;
   } catch {
@@ -283,6 +286,7 @@ addEventListener("resize", () => view.body && (head.render(view), graph.render()
 const ticking = setInterval(() => {
   if (!view.body || document.hidden) return;
   head.tick(view);
+  steps.render(view);
   if (!feed.final) attention.render(view);
   const word = head.freshness(view.body, view.now());
   if (known.word && known.word !== word && word === "Stale") announce("The figures are stale.");

@@ -95,5 +95,4 @@ export function render(view) {
     }
     setRow(row, stage);
   }
-  say(byId("stages-said"), `${summary(stages.items)}`);
 }

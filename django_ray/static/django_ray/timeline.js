@@ -1,8 +1,9 @@
 // The timeline: how many ran at once, and when each stage ran. A span is no share.
 
 import { byId, el, say, show, svg } from "./dom.js";
+import { hasEnded } from "./head.js";
 import { ended, newBar, nodeMark, setBar, setState, stageState, stateOf, total } from "./marks.js";
-import { NONE, clock, count, duration, nodes } from "./words.js";
+import { NONE, clock, count, duration, moment, nodes } from "./words.js";
 
 const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
@@ -32,10 +33,11 @@ export class Timeline {
     show(byId("timeline"), started.length > 0);
     if (!started.length) return;
     this.from = Math.min(body.started_at_ms ?? Infinity, ...started.map((stage) => stage.first_start_ms));
-    this.active = !body.terminal;
+    this.active = !hasEnded(body);
     show(this.fold, this.active);
     const now = this.active ? this.view.now() : null;
-    this.to = now ?? Math.max(body.ended_at_ms ?? 0, ...started.map((stage) => stage.last_end_ms ?? 0));
+    const last = body.execution.finished_at ? moment(body.execution.finished_at) : 0;
+    this.to = now ?? Math.max(body.ended_at_ms ?? last, ...started.map((stage) => stage.last_end_ms ?? 0));
     this.span = Math.max(this.to - this.from, 1) * (this.active ? 1.04 : 1.01);
     const [listed, folds] = this.sorted(stages.items);
     say(byId("timeline-said"), `all ${nodes(body.discovered_nodes)}, by stage`);
