@@ -55,12 +55,18 @@ def compose(portrait: Portrait) -> Notice:
     if summary is None:
         lines += _unreported(reading)
     else:
-        lines += _silent(reading, summary, freshness)
-        lines += _failed(summary, portrait.failures)
-        if freshness is not Freshness.Stale:
-            lines += _long(portrait, summary)
+        lines += _reported(portrait, summary, freshness)
     tone, symbol = _ground(reading, freshness)
     return Notice(tone, symbol, tuple(lines))
+
+
+def _reported(portrait: Portrait, summary: Summary, freshness: Freshness) -> list[Line]:
+    """Say what failed, then what runs long; silence comes before «Nothing failed»."""
+    failed = _failed(summary, portrait.failures)
+    if freshness is not Freshness.Stale:
+        return failed + _long(portrait, summary)
+    silent = _silent(portrait.reading, summary)
+    return failed + silent if summary.node_counts.failed else silent + failed
 
 
 def strong(text: str, *rest: Part) -> Line:
@@ -211,9 +217,7 @@ def _queued(reading: Reading) -> Line:
     )
 
 
-def _silent(reading: Reading, summary: Summary, freshness: Freshness) -> list[Line]:
-    if freshness is not Freshness.Stale:
-        return []
+def _silent(reading: Reading, summary: Summary) -> list[Line]:
     now = words.milliseconds(reading.read_at)
     heard = age(status.silence(reading, summary))
     then = clock(summary.observed_at_ms, now)

@@ -1,5 +1,6 @@
 """The pages: who sees them, what they say in every state, and that text stays text."""
 
+import ast
 import datetime as dt
 import re
 import uuid
@@ -173,6 +174,47 @@ def test_static_files_are_short_and_make_no_markup_of_text(path):
     assert not re.search(r"https?://(?!www\.w3\.org)", text)
 
 
+SAID_BY_BOTH = ("notice", "statusline", "facts", "names", "steps")
+SAID_BY_THE_SERVER_ALONE = {
+    " So the run may go on unseen; a collector that restarts catches up by itself and "
+    "loses no state.",
+    "on queue ",
+    "which holds its lease",
+    "it may work before it registers a node",
+    "soon after the task registers its first node",
+    "Claimed by a worker",
+    "Task started on Ray",
+    "First report",
+    # Said in the script too, put together in another way.
+    "1 host seen",
+    " hosts seen",
+    " failures kept in detail; ",
+    # A comment of a constant.
+    "Minutes that an estimate is rounded to.",
+}
+
+
+@pytest.mark.parametrize("name", SAID_BY_BOTH)
+def test_the_script_says_what_the_server_says(name):
+    script = "".join(p.read_text() for p in STATIC if p.suffix == ".js")
+    tree = ast.parse((HERE / "web" / f"{name}.py").read_text())
+    docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)}  # fmt: skip
+    said = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    sentences = {
+        text for text in said - docs if " " in text.strip() and "\n" not in text
+    }
+    assert {
+        text
+        for text in sentences - SAID_BY_THE_SERVER_ALONE
+        if text.strip(" .,;:·") not in script
+    } == set()
+
+
 HOSTILE = "<script>alert('x')</script>"
 
 
@@ -258,7 +300,9 @@ LATER = NOW + dt.timedelta(seconds=40)
             "The run has not reported a node yet.",
         ),
         (
-            pictures.make_reading(read_at=LATER),
+            pictures.make_reading(
+                pictures.make_summary(NodeCounts(running=3)), read_at=LATER
+            ),
             "The collector has been silent for 40 s. The figures are from 14:10:46.",
         ),
         (

@@ -205,9 +205,9 @@ export function render(view) {
   const lines = [...asked(body, now), ...endings(view, now)];
   if (!isReported(body)) lines.push(unreported(view, now));
   else {
-    if (word === "Stale") lines.push(...silent(body, now));
-    lines.push(...failed(view));
-    if (word !== "Stale") lines.push(...long(view, now));
+    const rest = word === "Stale" ? silent(body, now) : long(view, now);
+    const first = word === "Stale" && !body.node_counts.FAILED;
+    lines.push(...(first ? [...rest, ...failed(view)] : [...failed(view), ...rest]));
   }
   const [tone, symbol] = ground(view, word, now);
   const slot = byId("attention");

@@ -7,7 +7,7 @@ import { count, middle, nodes, percent } from "./words.js";
 const LARGE = { w: 148, h: 118, kind: "large", chars: 15, gapX: 26, gapY: 14 };
 const NARROW = { w: 98, h: 84, kind: "narrow", chars: 11, gapX: 18, gapY: 12 };
 const LOW = { w: 148, h: 44, kind: "low", chars: 17, gapX: 30, gapY: 10 };
-const BLOCK = { w: 112, h: 28, kind: "block", chars: 12, gapX: 28, gapY: 8 };
+const BLOCK = { w: 118, h: 28, kind: "block", chars: 11, gapX: 20, gapY: 8 };
 const ALL_EDGES = 12, PAD = 14;
 
 function sizeFor(number, columns, width) {
@@ -130,6 +130,25 @@ function anatomy(stage, name, size, over) {
   ];
 }
 
+// As long as there is room: how wide a letter is only the browser knows.
+function title(stage, name, size, left, high) {
+  const x = size.kind === "narrow" ? 10 : left + 18;
+  const found = text(x, high + 11, size.kind === "block" ? "t-block" : "t-name", middle(name.name, size.chars + 4));
+  found.dataset.room = size.w - x - 8;
+  found.dataset.name = name.name;
+  return found;
+}
+
+function squeeze(drawn) {
+  for (const each of drawn.querySelectorAll("[data-room]")) {
+    let most = each.textContent.length;
+    while (most > 4 && each.getComputedTextLength() > Number(each.dataset.room)) {
+      most -= 1;
+      each.textContent = middle(each.dataset.name, most);
+    }
+  }
+}
+
 function card(stage, name, at, size, view, chosen) {
   const state = stageState(stage.node_counts);
   const mark = nodeMark(state);
@@ -157,7 +176,7 @@ function card(stage, name, at, size, view, chosen) {
   svg("title", {}, name.label),
   svg("rect", { class: "card-box", width: size.w, height: size.h, rx: 8 }),
   size.kind === "narrow" ? null : icon(mark, left, high, 13),
-  text(size.kind === "narrow" ? 10 : left + 18, high + 11, size.kind === "block" ? "t-block" : "t-name", middle(name.name, size.chars)),
+  title(stage, name, size, left, high),
   anatomy(stage, name, size, over));
 }
 
@@ -177,11 +196,12 @@ export function draw(view, canvas, chosen) {
   const height = top + rows * (size.h + size.gapY) - size.gapY + PAD + (edges.some((edge) => back(at, edge)) ? 12 : 0);
   const drawn = svg("svg", { width, height, role: "group", "aria-label": "Stages, left to right by longest path" },
     edges.map(({ source, target }) => at.has(source) && at.has(target)
-      ? svg("path", { class: "edge", d: edgePath(at.get(source), at.get(target), size, oneRow), "marker-end": "url(#arrow)" })
+      ? svg("path", { class: items.length > ALL_EDGES ? "edge-faint" : "edge", d: edgePath(at.get(source), at.get(target), size, oneRow), "marker-end": "url(#arrow)" })
       : null),
     items.map((stage) => card(stage, view.names.get(stage.index), at.get(stage.index), size, view, stage.index === chosen)));
   const focused = canvas.contains(document.activeElement) ? document.activeElement.dataset.index : null;
   canvas.replaceChildren(drawn);
+  squeeze(drawn);
   if (focused !== null) canvas.querySelector(`[data-index="${focused}"]`)?.focus();
   if (edges.length === forward.length) return "";
   return `${count(edges.length)} of ${count(forward.length)} stage edges drawn; the others follow from these.`;

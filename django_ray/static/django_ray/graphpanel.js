@@ -6,9 +6,9 @@ import { legend } from "./marks.js";
 import { NodeGraph } from "./nodegraph.js";
 import { summary } from "./stages.js";
 import { WINDOW } from "./store.js";
-import { count } from "./words.js";
+import { count, nodes } from "./words.js";
 
-const OPENS_ON_NODES = 500;
+const OPENS_ON_NODES = 500, LEGIBLE = 0.9;
 
 export class GraphPanel {
   constructor(view, link, nodes) {
@@ -24,7 +24,7 @@ export class GraphPanel {
     this.zooms = [
       button("Zoom", "+", () => this.zoom(1.25), { "aria-label": "Zoom in" }),
       button("", "\u2212", () => this.zoom(0.8), { "aria-label": "Zoom out" }),
-      button("Fit", "0", () => this.graph.fit()),
+      button("Fit", "0", () => this.fit()),
     ];
     byId("graph-tools").append(this.earlier, this.later, ...this.zooms);
     this.canvas.addEventListener("wheel", (event) => {
@@ -71,6 +71,10 @@ export class GraphPanel {
     this.graph.scale(this.graph.zoom * by);
   }
 
+  fit() {
+    this.graph.fit(0);
+  }
+
   shift(by) {
     const { store, body } = this.view;
     const first = Math.min(Math.max(store.first + by, 0), Math.max(body.retained_nodes - 1, 0));
@@ -96,7 +100,7 @@ export class GraphPanel {
     say(byId("stages-said"), this.window());
     const fresh = this.graph.size < 0;
     this.graph.draw(store);
-    if (fresh) this.graph.fit();
+    if (fresh) this.graph.fit(LEGIBLE);
   }
 
   stages(stages) {
@@ -114,7 +118,7 @@ export class GraphPanel {
     const { retained_nodes: kept, discovered_nodes: all } = body;
     const last = Math.min(store.last, kept);
     const rest = all > kept ? `; ${count(all)} in the run` : "";
-    if (kept <= WINDOW) return `${count(kept)} nodes, left to right by longest path${rest}`;
+    if (kept <= WINDOW) return `${nodes(kept)}, left to right by longest path${rest}`;
     return `Nodes ${count(store.first + 1)} to ${count(last)} of ${count(kept)} kept${rest}`;
   }
 

@@ -279,8 +279,8 @@ export class NodeGraph {
     this.svg?.setAttribute("height", Math.round(this.height * this.zoom));
   }
 
-  fit() {
-    this.scale(Math.min((this.canvas.clientWidth - 2) / this.width, 1));
+  fit(least) {
+    this.scale(Math.max(Math.min((this.canvas.clientWidth - 2) / this.width, 1), least));
   }
 
   reveal() {

@@ -263,7 +263,7 @@ startFrame({
   g: () => (drawer.id ? graph.reveal(drawer.id) : false),
   "+": () => graph.zoom(1.25),
   "-": () => graph.zoom(0.8),
-  0: () => graph.graph.fit(),
+  0: () => graph.fit(),
   p: pause,
   r: () => { stages.again(); stages.render(view); nodes.again(); },
   n: () => (nodes.waiting ? nodes.again() : false),

@@ -40,7 +40,7 @@ export class Timeline {
     this.to = now ?? Math.max(body.ended_at_ms ?? last, ...started.map((stage) => stage.last_end_ms ?? 0));
     this.span = Math.max(this.to - this.from, 1) * (this.active ? 1.04 : 1.01);
     const [listed, folds] = this.sorted(stages.items);
-    say(byId("timeline-said"), `all ${nodes(body.discovered_nodes)}, by stage`);
+    say(byId("timeline-said"), `${body.discovered_nodes === 1 ? "" : "all "}${nodes(body.discovered_nodes)}, by stage`);
     const key = `${listed.map((stage) => stage.index)} ${folds.length}`;
     if (key !== this.shown) this.build(listed, folds);
     this.shown = key;
