@@ -67,14 +67,13 @@ export function button(text, key, press, attributes) {
   );
 }
 
-export function segmented(choices, chosen, choose) {
-  return choices.map(([name, title]) =>
-    el(
-      "button",
-      { type: "button", "aria-pressed": String(name === chosen), onclick: () => choose(name) },
-      title,
-    ),
-  );
+// The buttons of a choice, made once: whoever pressed one keeps the focus on it.
+export function segmented(place, choices, chosen, choose) {
+  if (!place.children.length) {
+    place.append(...choices.map(([, title]) => el("button", { type: "button" }, title)));
+    choices.forEach(([name], at) => place.children[at].addEventListener("click", () => choose(name)));
+  }
+  choices.forEach(([name], at) => place.children[at].setAttribute("aria-pressed", String(name === chosen)));
 }
 
 // One polite region; at most one message in ten seconds, the newest of those that waited.

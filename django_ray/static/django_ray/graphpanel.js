@@ -50,7 +50,7 @@ export class GraphPanel {
     this.drawn = "";
     if (!silently) this.link.set("view", kind);
     const views = byId("graph-views");
-    views.replaceChildren(...segmented([["stages", "Stages"], ["nodes", "Nodes"], ["list", "List"]], kind, (one) => this.choose(one)));
+    segmented(views, [["stages", "Stages"], ["nodes", "Nodes"], ["list", "List"]], kind, (one) => this.choose(one));
     show(views, true);
     say(byId("graph-title"), "Graph");
     show(this.canvas, kind !== "list");

@@ -173,8 +173,10 @@ async function readRunning() {
 // The window of the graph is read when it is drawn, or where it is all there is.
 async function follow() {
   const { body } = view;
+  if (!body) return;
   if (!HAS_DETAIL.has(view.availability) || document.hidden) return;
-  if (graph.kind !== "nodes" && body.retained_nodes > WINDOW) return;
+  const drawn = graph.kind === "nodes" || timeline.kind === "nodes";
+  if (!drawn && body.retained_nodes > WINDOW) return;
   try {
     await view.store.follow();
   } catch {

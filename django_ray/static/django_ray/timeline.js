@@ -1,13 +1,14 @@
 // The timeline: how many ran at once, and when each stage ran. A span is no share.
 
-import { byId, el, say, show, svg } from "./dom.js";
+import { Axis } from "./axis.js";
+import { byId, el, say, segmented, show, svg } from "./dom.js";
 import { hasEnded } from "./head.js";
 import { ended, newBar, nodeMark, setBar, setState, stageState, stateOf, total } from "./marks.js";
+import { NodeLanes } from "./nodelanes.js";
 import { NONE, clock, count, duration, moment, nodes } from "./words.js";
 
 const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
-const LABEL = 90, THIN = 6;
+const THIN = 6;
 
 export class Timeline {
   constructor(view) {
@@ -17,7 +18,23 @@ export class Timeline {
     this.shown = "";
     this.fold = el("button", { type: "button", class: "button", "aria-pressed": "true",
       onclick: () => this.toggle() }, "Fold finished");
+    this.kind = "stages";
+    this.lanes = new NodeLanes(view);
+    this.choices = el("span", { class: "segmented", role: "group", "aria-label": "Timeline by" });
+    byId("timeline-title").after(this.choices);
     byId("timeline-tools").append(this.fold);
+    this.choose("stages");
+  }
+
+  choose(kind) {
+    this.kind = kind;
+    this.shown = "";
+    segmented(this.choices, [["stages", "Stages"], ["nodes", "Nodes"]], kind, (one) => this.choose(one));
+    if (kind === "nodes") {
+      this.lanes.open();
+      this.view.follow();
+    }
+    if (this.view.stages) this.render();
   }
 
   toggle() {
@@ -32,13 +49,14 @@ export class Timeline {
     const started = (stages?.items ?? []).filter((stage) => stage.first_start_ms !== null);
     show(byId("timeline"), started.length > 0);
     if (!started.length) return;
-    this.from = Math.min(body.started_at_ms ?? Infinity, ...started.map((stage) => stage.first_start_ms));
+    const from = Math.min(body.started_at_ms ?? Infinity, ...started.map((stage) => stage.first_start_ms));
     this.active = !hasEnded(body);
-    show(this.fold, this.active);
-    const now = this.active ? this.view.now() : null;
+    show(this.fold, this.active && this.kind === "stages");
+    if (this.kind === "nodes") return void this.lanes.render();
     const last = body.execution.finished_at ? moment(body.execution.finished_at) : 0;
-    this.to = now ?? Math.max(body.ended_at_ms ?? last, ...started.map((stage) => stage.last_end_ms ?? 0));
-    this.span = Math.max(this.to - this.from, 1) * (this.active ? 1.04 : 1.01);
+    this.to = this.active ? this.view.now()
+      : Math.max(body.ended_at_ms ?? last, ...started.map((stage) => stage.last_end_ms ?? 0));
+    this.scale = new Axis(from, this.to, this.active);
     const [listed, folds] = this.sorted(stages.items);
     say(byId("timeline-said"), `${body.discovered_nodes === 1 ? "" : "all "}${nodes(body.discovered_nodes)}, by stage`);
     const key = `${listed.map((stage) => stage.index)} ${folds.length}`;
@@ -46,10 +64,6 @@ export class Timeline {
     this.shown = key;
     folds.forEach((text, at) => say(this.folds[at], text));
     this.update(listed);
-  }
-
-  at(ms) {
-    return (100 * (ms - this.from)) / this.span;
   }
 
   // A stage with a failure never folds.
@@ -106,7 +120,7 @@ export class Timeline {
       setBar(row.bar, counts, total(counts));
       say(row.done, `${count(ended(counts))} of ${count(total(counts))}`);
       say(row.usual, stage.p50_ms === null ? NONE : `${duration(stage.p50_ms)} · ${duration(stage.p95_ms)}`);
-      row.time.replaceChildren(...this.grid(), ...this.spans(stage));
+      row.time.replaceChildren(...this.scale.grid(), ...this.spans(stage));
       row.time.setAttribute("aria-label", this.words(stage));
     }
   }
@@ -135,44 +149,17 @@ export class Timeline {
       const high = 20 / own.length;
       return own.map((node, at) => {
         const end = node.detail.ended_ms ?? (node.state === "RUNNING" && this.active ? this.to : node.detail.started_ms);
-        return this.rect(node.detail.started_ms, end, 4 + at * high, Math.max(high - 1.5, 2), `ran-${node.state.toLowerCase()}`);
+        return this.scale.rect(node.detail.started_ms, end, 4 + at * high, Math.max(high - 1.5, 2), `ran-${node.state.toLowerCase()}`);
       });
     }
     const state = stageState(stage.node_counts);
     const end = this.isOpen(stage) ? this.to : (stage.last_end_ms ?? this.to);
-    return [this.rect(stage.first_start_ms, end, 8, 12, `span-${state.toLowerCase()}`)];
-  }
-
-  rect(from, to, y, height, kind) {
-    const x = Math.max(this.at(from), 0);
-    const width = Math.max(this.at(to) - x, 0.2);
-    return svg("rect", { class: kind, x: `${x.toFixed(3)}%`, width: `${width.toFixed(3)}%`, y, height });
-  }
-
-  times() {
-    const wide = this.axis.getBoundingClientRect().width || 700;
-    const most = Math.max(Math.floor(wide / LABEL), 1);
-    const step = 1000 * (STEPS.find((seconds) => this.span / (1000 * seconds) <= most) ?? STEPS.at(-1));
-    const found = [];
-    for (let ms = Math.ceil(this.from / step) * step; ms < this.from + this.span; ms += step) found.push(ms);
-    return found;
-  }
-
-  grid() {
-    const lines = this.marks.map((ms) => line(this.at(ms), "tick"));
-    if (this.active) lines.push(line(this.at(this.to), "now"));
-    return lines;
+    return [this.scale.rect(stage.first_start_ms, end, 8, 12, `span-${state.toLowerCase()}`)];
   }
 
   ticks() {
-    this.marks = this.times();
-    const today = this.view.now();
-    const room = (100 * LABEL) / (this.axis.getBoundingClientRect().width || 700);
-    const clear = this.active ? this.at(this.to) - room : 100 - room / 2;
-    const labels = this.marks.filter((ms) => this.at(ms) < clear).map((ms) =>
-      svg("text", { x: `${this.at(ms).toFixed(2)}%`, dx: 4, y: 19 }, clock(ms, today)));
-    if (this.active) labels.push(svg("text", { class: "now-said", x: `${this.at(this.to)}%`, dx: -4, y: 19, "text-anchor": "end" }, "now"));
-    this.axis.replaceChildren(...this.grid(), ...labels);
+    this.scale.measure(this.axis.getBoundingClientRect().width);
+    this.axis.replaceChildren(...this.scale.grid(), ...this.scale.labels(this.view.now()));
   }
 
   series() {
@@ -180,8 +167,8 @@ export class Timeline {
     show(this.stripRow, Boolean(running?.buckets.length));
     if (!running?.buckets.length) return;
     say(this.peak, `peak ${count(running.peak)}`);
-    say(this.length, `0:00 to ${duration(this.to - this.from)}`);
-    const x = (ms) => Math.min(Math.max(10 * this.at(ms), 0), 1000);
+    say(this.length, `0:00 to ${duration(this.to - this.scale.from)}`);
+    const x = (ms) => Math.min(Math.max(10 * this.scale.at(ms), 0), 1000);
     const y = (value) => 38 - (34 * value) / Math.max(running.peak, 1);
     let path = `M${x(running.from_ms)} 38`;
     running.buckets.forEach((value, at) => {
@@ -193,10 +180,6 @@ export class Timeline {
     this.strip.replaceChildren(svg("path", { class: "series", "vector-effect": "non-scaling-stroke", d: `${path}L${x(last)} 38z` }));
     this.strip.setAttribute("aria-label", `Nodes running at once, at most ${count(running.peak)}`);
   }
-}
-
-function line(at, kind) {
-  return svg("line", { class: kind, x1: `${at.toFixed(3)}%`, x2: `${at.toFixed(3)}%`, y1: 0, y2: "100%" });
 }
 
 function stagesSaid(number) {
