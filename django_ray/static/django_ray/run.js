@@ -17,7 +17,7 @@ import { Store, WINDOW } from "./store.js";
 import { Timeline } from "./timeline.js";
 import { count } from "./words.js";
 
-const DETAIL_EVERY = 2000, RUNNING_READ = 256;
+const DETAIL_EVERY = 2000, AGAIN = 5000, RUNNING_READ = 256;
 const HAS_DETAIL = new Set(["AVAILABLE", "TRUNCATED"]);
 
 const main = byId("content");
@@ -45,6 +45,7 @@ const timeline = new Timeline(view);
 const drawer = new Drawer(view, link);
 
 let known = { state: null, failed: null, detail: null, word: null };
+let following = null, followAgain = false;
 let detailTimer = null, detailBusy = false, detailAt = 0;
 
 const feed = new Feed({
@@ -121,6 +122,7 @@ async function detail() {
     known.detail = key;
   } catch {
     // The head says that nothing answers; the panels keep their last picture.
+    detailTimer = setTimeout(detail, AGAIN);
   } finally {
     detailBusy = false;
   }
@@ -131,6 +133,7 @@ async function detail() {
 }
 
 function draw() {
+  if (!view.stages) return;
   stages.render(view);
   graph.start();
   graph.render();
@@ -150,6 +153,8 @@ async function readStages() {
     view.availability = body.run.detail.availability;
     absent();
     head.render(view);
+  } else {
+    throw new Error("the stages were not answered");
   }
 }
 
@@ -171,7 +176,23 @@ async function readRunning() {
 }
 
 // The window of the graph is read when it is drawn, or where it is all there is.
-async function follow() {
+// One at a time; who asks meanwhile is answered by another turn.
+function follow() {
+  if (following) {
+    followAgain = true;
+    return following;
+  }
+  following = followOnce().finally(() => {
+    following = null;
+    if (followAgain) {
+      followAgain = false;
+      follow();
+    }
+  });
+  return following;
+}
+
+async function followOnce() {
   const { body } = view;
   if (!body) return;
   if (!HAS_DETAIL.has(view.availability) || document.hidden) return;
@@ -283,6 +304,7 @@ byId("to-failures").addEventListener("click", (event) => {
   jump("failures");
 });
 addEventListener("scroll", () => show(byId("brief"), scrollY > 260), { passive: true });
+document.addEventListener("visibilitychange", () => view.body && !document.hidden && soon());
 addEventListener("resize", () => view.body && (head.render(view), graph.render(), timeline.render()));
 
 const ticking = setInterval(() => {

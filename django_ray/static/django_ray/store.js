@@ -7,10 +7,12 @@ export class Store {
   constructor(view) {
     this.view = view;
     this.first = 0;
+    this.version = 0;
     this.forget();
   }
 
   forget() {
+    this.version += 1;
     this.nodes = new Map();
     this.edges = [];
     this.edgesCut = false;
@@ -30,7 +32,10 @@ export class Store {
   }
 
   async ask(path, parameters) {
+    const { version } = this;
     const { status, body } = await this.view.api.get(path, parameters);
+    // Whoever asked for another window since then has no use for this answer.
+    if (version !== this.version) throw new Error("the window has moved on");
     if (status !== 200 || !body.run) throw new Error("no answer to draw from");
     return body;
   }
