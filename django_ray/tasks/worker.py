@@ -9,24 +9,18 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import msgspec
 from django.db import connection
-from django.db.utils import DataError, InterfaceError, OperationalError
-from django.tasks import task_backends
-from django.tasks.exceptions import InvalidTask
-from django.tasks.signals import task_finished
+from django.db.utils import InterfaceError, OperationalError
 
-from actors.names import Ended, HostOutcome, Lost, Running
-from django_ray.errors import DjangoRayError, ProtocolError
+from actors.names import Ended, Lost, Running
 from django_ray.identity import RunIdentity
-from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol.redaction import Redactor
-from django_ray.protocol.vocabulary import WorkflowState
-from django_ray.tasks import backend, outcome, transitions
-from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
-from django_ray.tasks.transitions import Held, Recorded, Stale
+from django_ray.tasks import transitions
+from django_ray.tasks.recording import Recorder
+from django_ray.tasks.transitions import Held
+from django_ray.tasks.watch import Fleet, Host
 
 START_PAUSE = timedelta(seconds=5)
 """How long nothing is claimed after a host did not start: the rest of a queue waits for
@@ -36,23 +30,6 @@ ANSWER_S = 0.5
 """How long a step waits for one host."""
 
 logger = logging.getLogger(__name__)
-
-
-class Host(Protocol):
-    """One run's host."""
-
-    def outcome(self, timeout_s: float) -> HostOutcome:
-        """Say how the run is, Running when there is no answer in time."""
-
-
-class Fleet(Protocol):
-    """Where hosts run."""
-
-    def start(self, identity: RunIdentity) -> Host:
-        """Start a run's host, or return the one that is there; raise when it cannot be."""
-
-    def release(self, identity: RunIdentity) -> None:
-        """End what is left of a run whose row has recorded its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +53,7 @@ class Worker:
         self._terms = terms
         self._fleet = fleet
         self._clock = clock
-        self._redactor = Redactor(terms.redact)
+        self._recorder = Recorder(fleet, Redactor(terms.redact), clock)
         self._watched: dict[int, tuple[Held, Host]] = {}
         self._renewed = self._paused_until = clock()
         self._is_unsure = True
@@ -158,11 +135,7 @@ class Worker:
             # Whatever the cluster raises is this one execution's end, not the worker's.
             logger.exception("A host could not be started.")
             self._paused_until = self._clock() + START_PAUSE
-            error = DjangoRayError("The run's host could not be started.")
-            error.__cause__ = exc
-            self._fail(
-                held, outcome.of_error(error, self._redactor), "host_not_started"
-            )
+            self._recorder.not_started(held, exc)
         else:
             self._watched[held.identity.task_execution_pk] = (held, host)
 
@@ -173,75 +146,12 @@ class Worker:
                 case Running():
                     continue
                 case Ended(envelope):
-                    self._record(held, envelope)
+                    self._recorder.ended(held, envelope)
                 case Lost(reason):
-                    self._fail(held, outcome.lost(reason), "host_lost")
+                    self._recorder.lost(held, reason)
             del self._watched[pk]
             moved = True
         return moved
-
-    def _record(self, held: Held, envelope: bytes) -> None:
-        try:
-            said = outcome.decode(envelope)
-        except ProtocolError as exc:
-            self._fail(held, outcome.of_fault(exc), "malformed_outcome")
-            return
-        match said:
-            case Succeeded(result=result):
-                self._succeed(held, result)
-            case Failed():
-                self._fail(held, said, "error")
-            case Cancelled():
-                self._fail(held, outcome.lost("cancelled"), "cancelled")
-            case Refused():
-                self._fail(held, outcome.lost("refused"), "refused")
-
-    def _succeed(self, held: Held, result: bytes) -> None:
-        try:
-            recorded = transitions.succeed(held, result, now=self._clock())
-        except DataError as exc:
-            error = outcome.of_error(exc, self._redactor)
-            self._fail(held, error, "result_refused")
-        else:
-            self._ended(held, recorded)
-
-    def _fail(self, held: Held, error: Failed, reason: str) -> None:
-        state = STATES.get(reason, WorkflowState.FAILED)
-        recorded = transitions.fail(
-            held, state, error, reason=reason, now=self._clock()
-        )
-        self._ended(held, recorded)
-
-    def _ended(self, held: Held, recorded: Recorded | Stale) -> None:
-        """Tell Django, and let go of the run's processes: the row has its outcome."""
-        if isinstance(recorded, Recorded):
-            announce(recorded.execution)
-        try:
-            self._fleet.release(held.identity)
-        except Exception:
-            # The reconciler ends what is left.
-            logger.warning("A run's actors could not be ended.", exc_info=True)
-
-
-STATES = {
-    "host_lost": WorkflowState.LOST,
-    "cancelled": WorkflowState.CANCELLED,
-}
-"""The ends that are not FAILED, by the reason the summary names."""
-
-
-def announce(execution: RayTaskExecution) -> None:
-    """Send Django's `task_finished`; a receiver's fault stays its own."""
-    try:
-        result = backend.result_of(execution)
-    except InvalidTask:
-        logger.warning(
-            "No task_finished signal for %s: this process cannot import it.",
-            execution.task_path,
-        )
-        return
-    sender = type(task_backends[execution.backend])
-    task_finished.send_robust(sender, task_result=result)
 
 
 def payload_of(identity: RunIdentity) -> bytes:

@@ -1,0 +1,26 @@
+"""What a worker needs of the cluster: hosts that are started, found, asked and let go.
+
+Implemented by the Ray cluster a worker has joined, and by the tests' own.
+"""
+
+from typing import Protocol
+
+from actors.names import HostOutcome
+from django_ray.identity import RunIdentity
+
+
+class Host(Protocol):
+    """One run's host."""
+
+    def outcome(self, timeout_s: float) -> HostOutcome:
+        """Say how the run is, Running when there is no answer in time."""
+
+
+class Fleet(Protocol):
+    """Where hosts run."""
+
+    def start(self, identity: RunIdentity) -> Host:
+        """Start a run's host, or return the one that is there; raise when it cannot be."""
+
+    def release(self, identity: RunIdentity) -> None:
+        """End what is left of a run whose row has recorded its end."""
