@@ -214,6 +214,7 @@ class World:
         """Claim and start the next attempt, and publish a chain of nodes at work."""
         held = transitions.claim(
             owner=OWNER,
+            cluster="here",
             backends=[execution.backend],
             queues=[execution.queue_name],
             lease=dt.timedelta(days=1),

@@ -77,6 +77,7 @@ class Soak:
         self.conn = harness.connect()
         terms = Terms(
             owner=service.owner(),
+            cluster="here",
             backends={"default"},
             queues={"default"},
             concurrency=AT_ONCE,

@@ -153,7 +153,10 @@ class TaskAttempt(models.Model):
 
 
 class ExecutionLease(models.Model):
-    """Who watches an execution, and until when on the database's clock."""
+    """Who watches an execution, and until when on the database's clock.
+
+    `cluster` names the Ray on which its run is looked for first; empty is any.
+    """
 
     execution = models.OneToOneField(
         RayTaskExecution,
@@ -162,6 +165,7 @@ class ExecutionLease(models.Model):
         related_name="lease",
     )
     owner = models.CharField(max_length=128)
+    cluster = models.CharField(max_length=128, default="", db_default="", blank=True)
     lease_epoch = models.BigIntegerField()
     expires_at = models.DateTimeField()
 

@@ -16,10 +16,23 @@ class RayFleet:
 
     def start(self, identity: RunIdentity) -> remote.HostHandle:
         """Start a run's host, or return the one that is there."""
-        found = remote.find_host(identity.run_id, identity.execution_generation)
+        found = self.find(identity)
         if found is not None:
             return found
-        return remote.start_host(identity, entry=ENTRY, payload=payload_of(identity))
+        try:
+            return remote.start_host(
+                identity, entry=ENTRY, payload=payload_of(identity)
+            )
+        except ValueError:
+            # Its name is taken: the worker that had the lease before started it just now.
+            found = self.find(identity)
+            if found is None:
+                raise
+            return found
+
+    def find(self, identity: RunIdentity) -> remote.HostHandle | None:
+        """Return a run's host, None when the cluster has none of its name."""
+        return remote.find_host(identity.run_id, identity.execution_generation)
 
     def release(self, identity: RunIdentity) -> None:
         """End the run's actors; its row is past the point where they could write."""

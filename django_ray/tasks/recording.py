@@ -84,9 +84,14 @@ class Recorder:
         self._close(held, recorded)
 
     def _close(self, held: Held, recorded: Recorded | Stale) -> None:
-        """Tell Django, and let go of the run's processes: the row has its outcome."""
+        """Tell Django, and let go of the run's processes: the row has its outcome.
+
+        A run that goes on under another worker's lease is left alone.
+        """
         if isinstance(recorded, Recorded):
             announce(recorded.execution)
+        elif transitions.is_active(held.identity):
+            return
         try:
             self._fleet.release(held.identity)
         except Exception:

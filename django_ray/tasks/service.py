@@ -52,17 +52,18 @@ def serve(
 ) -> None:
     """Work at the Ray at `address`, on one of this machine's own when it is None."""
     settings = conf.current()
-    terms = Terms(
-        owner=owner(),
-        backends=our_backends(),
-        queues=queues,
-        concurrency=concurrency,
-        lease=timedelta(seconds=settings.lease_seconds),
-        redact=settings.redact,
-    )
     stop = _Stop()
-    with _signals(stop) as install, _joined(address, cpus, say):
+    with _signals(stop) as install, _joined(address, cpus, say) as found:
         install()
+        terms = Terms(
+            owner=owner(),
+            cluster=cluster(found),
+            backends=our_backends(),
+            queues=queues,
+            concurrency=concurrency,
+            lease=timedelta(seconds=settings.lease_seconds),
+            redact=settings.redact,
+        )
         say(f"Worker {terms.owner} serves {', '.join(sorted(queues))}.")
         with _reconciling():
             _work(Worker(terms, RayFleet(), timezone.now), stop, say)
@@ -82,6 +83,17 @@ def _work(worker: Worker, stop: "_Stop", say: Callable[[str], object]) -> None:
 def owner() -> str:
     """Return a name that no other worker process has or had."""
     return f"{socket.gethostname()[:64]}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def cluster(address: str) -> str:
+    """Return by what name a lease knows the Ray at `address`, at most 128 characters.
+
+    An address of the loop is each machine's own. Where workers spell one cluster's address
+    differently, they adopt each other's runs later, and find them all the same.
+    """
+    host, _, _ = address.rpartition(":")
+    is_own = host.startswith("127.") or host in ("localhost", "::1", "[::1]")
+    return f"{socket.gethostname()}/{address}"[-128:] if is_own else address[-128:]
 
 
 def our_backends() -> frozenset[str]:
@@ -123,7 +135,7 @@ def database_url() -> str:
 @contextlib.contextmanager
 def _joined(
     address: str | None, cpus: int, say: Callable[[str], object]
-) -> Iterator[None]:
+) -> Iterator[str]:
     """Be a driver of the cluster, inside a local one where there is no other."""
     with contextlib.ExitStack() as stack:
         if address is None:
@@ -139,7 +151,7 @@ def _joined(
         found = _join(address)
         stack.callback(remote.disconnect)
         say(f"Joined Ray at {found}.")
-        yield
+        yield found
 
 
 def _join(address: str) -> str:

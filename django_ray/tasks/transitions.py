@@ -1,4 +1,4 @@
-"""Claim, start and end of an execution, each under its row lock.
+"""Claim, adoption, start and end of an execution, each under its row lock.
 
 Lock order as the fence's: the execution's row, then its run; attempt and lease only ever
 under the execution's lock. A worker's transitions compare the four fields of the run and
@@ -29,6 +29,13 @@ from django_ray.tasks.outcome import Failed
 ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
 """The states in which a run owns its row."""
 
+ADOPTABLE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
+"""The states in which a run needs a worker that watches it."""
+
+PATIENCE = 3
+"""So many times the length of a lease another cluster's workers have to adopt it first:
+who finds no host on its own cluster would call a run lost that lives on theirs."""
+
 UNREAD = ("progress_data",)
 """What no transition needs: a legacy snapshot may be of 64 MiB."""
 
@@ -47,6 +54,17 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Orphan:
+    """A run under this worker's lease whose host it has yet to find.
+
+    `has_begun`: its outer task took the row to RUNNING, so no second one may be started.
+    """
+
+    held: Held
+    has_begun: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """The transition is committed; the row is as it left it."""
 
@@ -61,6 +79,7 @@ class Stale:
 def claim(
     *,
     owner: str,
+    cluster: str,
     backends: Collection[str],
     queues: Collection[str],
     lease: timedelta,
@@ -107,21 +126,61 @@ def claim(
             state=ExecutionState.CLAIMED,
             claimed_at=now,
         )
-        epoch = _take_lease(execution, owner, lease)
+        epoch = _take_lease(execution, owner, cluster, lease, only_ended=False)
+        assert epoch is not None
         return Held(identity_of(execution), owner, epoch)
 
 
-def unwatched(owner: str, watched: Collection[int]) -> list[Held]:
-    """Return what `owner` holds a lease of and does not know: a claim it never saw."""
+def adopt(
+    *,
+    owner: str,
+    cluster: str,
+    backends: Collection[str],
+    queues: Collection[str],
+    lease: timedelta,
+    watched: Collection[int],
+) -> Orphan | None:
+    """Take over a run whose lease has ended or is missing; None if there is none.
+
+    The lease is taken with a raised epoch, in one transaction; attempt, generation and
+    run stay as they are. So whoever held it before can record nothing any more. A run of
+    another `cluster` is adopted only after three leases without one. Of what is being
+    adopted or ended by another worker nothing is waited for. One statement where there is
+    nothing to adopt. Contract 4.14.
+    """
+    abandoned = (
+        RayTaskExecution.objects.filter(
+            _is_abandoned(cluster, lease),
+            state__in=ADOPTABLE,
+            queue_name__in=queues,
+            backend__in=backends,
+        )
+        .exclude(pk__in=watched)
+        .order_by("pk")
+    )
+    if not abandoned.exists():
+        return None
+    with transaction.atomic():
+        execution = (
+            abandoned.select_for_update(skip_locked=True, of=("self",))
+            .only("state", *IDENTITY)
+            .first()
+        )
+        if execution is None:
+            return None
+        epoch = _take_lease(execution, owner, cluster, lease, only_ended=True)
+        return None if epoch is None else _orphan(execution, owner, epoch)
+
+
+def unwatched(owner: str, watched: Collection[int]) -> list[Orphan]:
+    """Return what `owner` holds a lease of and does not know: an answer it never got."""
     leases = (
         ExecutionLease.objects.select_related("execution")
         .filter(owner=owner, execution__state__in=ACTIVE)
         .exclude(execution_id__in=watched)
-        .only("lease_epoch", *(f"execution__{name}" for name in IDENTITY))
+        .only("lease_epoch", *(f"execution__{name}" for name in (*IDENTITY, "state")))
     )
-    return [
-        Held(identity_of(lease.execution), owner, lease.lease_epoch) for lease in leases
-    ]
+    return [_orphan(lease.execution, owner, lease.lease_epoch) for lease in leases]
 
 
 def renew(held: Held, lease: timedelta) -> bool:
@@ -132,6 +191,11 @@ def renew(held: Held, lease: timedelta) -> bool:
         lease_epoch=held.lease_epoch,
     ).update(expires_at=Now() + lease)
     return renewed == 1
+
+
+def is_active(identity: RunIdentity) -> bool:
+    """Claim that exactly this run owns its row, whoever watches it."""
+    return _rows(identity, ACTIVE).exists()
 
 
 def start(identity: RunIdentity, *, now: datetime, again: bool) -> Recorded | Stale:
@@ -206,32 +270,70 @@ def _pin(execution: RayTaskExecution) -> None:
     execution.plan_fingerprint = plan.fingerprint(pinned)
 
 
-def _take_lease(execution: RayTaskExecution, owner: str, lease: timedelta) -> int:
-    held = ExecutionLease.objects.filter(execution=execution)
+def _is_abandoned(cluster: str, lease: timedelta) -> Q:
+    """Claim that nobody watches, on the clock of the database."""
+    ended = Q(lease__expires_at__lte=Now())
+    ours = Q(lease__cluster__in=("", cluster))
+    for_long = Q(lease__expires_at__lte=Now() - PATIENCE * lease)
+    return Q(lease__isnull=True) | (ended & (ours | for_long))
+
+
+def _orphan(execution: RayTaskExecution, owner: str, epoch: int) -> Orphan:
+    held = Held(identity_of(execution), owner, epoch)
+    return Orphan(held, has_begun=execution.state != ExecutionState.CLAIMED)
+
+
+def _take_lease(
+    execution: RayTaskExecution,
+    owner: str,
+    cluster: str,
+    lease: timedelta,
+    *,
+    only_ended: bool,
+) -> int | None:
+    """Take the lease with a raised epoch; None when its owner has just renewed it.
+
+    Renewal does not lock the execution: that a lease has ended is judged under its own.
+    """
+    leases = ExecutionLease.objects.filter(execution=execution)
+    ended = leases.filter(expires_at__lte=Now()) if only_ended else leases
     until = Now() + lease
-    if held.update(owner=owner, lease_epoch=F("lease_epoch") + 1, expires_at=until):
-        return held.values_list("lease_epoch", flat=True).get()
+    if ended.update(
+        owner=owner,
+        cluster=cluster,
+        lease_epoch=F("lease_epoch") + 1,
+        expires_at=until,
+    ):
+        return leases.values_list("lease_epoch", flat=True).get()
+    if leases.exists():
+        return None
     ExecutionLease.objects.create(
-        execution=execution, owner=owner, lease_epoch=1, expires_at=until
+        execution=execution,
+        owner=owner,
+        cluster=cluster,
+        lease_epoch=1,
+        expires_at=until,
     )
     return 1
+
+
+def _rows(
+    identity: RunIdentity, states: Sequence[ExecutionState]
+) -> QuerySet[RayTaskExecution]:
+    return RayTaskExecution.objects.filter(
+        pk=identity.task_execution_pk,
+        attempt_number=identity.attempt_number,
+        execution_generation=identity.execution_generation,
+        run_id=identity.run_id,
+        state__in=states,
+    )
 
 
 def _lock(
     identity: RunIdentity, states: Sequence[ExecutionState]
 ) -> RayTaskExecution | None:
-    return (
-        RayTaskExecution.objects.select_for_update()
-        .defer(*UNREAD)
-        .filter(
-            pk=identity.task_execution_pk,
-            attempt_number=identity.attempt_number,
-            execution_generation=identity.execution_generation,
-            run_id=identity.run_id,
-            state__in=states,
-        )
-        .first()
-    )
+    rows = _rows(identity, states)
+    return rows.select_for_update().defer(*UNREAD).first()
 
 
 def _hold(held: Held) -> RayTaskExecution | None:

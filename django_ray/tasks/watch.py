@@ -22,5 +22,8 @@ class Fleet(Protocol):
     def start(self, identity: RunIdentity) -> Host:
         """Start a run's host, or return the one that is there; raise when it cannot be."""
 
+    def find(self, identity: RunIdentity) -> Host | None:
+        """Return a run's host, None when it is gone; raise when nobody can tell."""
+
     def release(self, identity: RunIdentity) -> None:
         """End what is left of a run whose row has recorded its end."""

@@ -1,4 +1,4 @@
-"""Claims executions, starts their hosts, watches them, and records how they end.
+"""Claims and adopts executions, watches their hosts, and has their ends recorded.
 
 The loop holds no truth of its own: what it watches is under a lease in PostgreSQL, and a
 host keeps its outcome until the row has it. So a step that PostgreSQL interrupted is done
@@ -19,7 +19,7 @@ from django_ray.identity import RunIdentity
 from django_ray.protocol.redaction import Redactor
 from django_ray.tasks import transitions
 from django_ray.tasks.recording import Recorder
-from django_ray.tasks.transitions import Held
+from django_ray.tasks.transitions import Held, Orphan
 from django_ray.tasks.watch import Fleet, Host
 
 START_PAUSE = timedelta(seconds=5)
@@ -29,6 +29,9 @@ the cluster instead of failing with it."""
 ANSWER_S = 0.5
 """How long a step waits for one host."""
 
+ADOPT_PAUSE = timedelta(seconds=2)
+"""How often at most a worker looks for runs that nobody watches."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -37,6 +40,7 @@ class Terms:
     """What one worker serves, and how."""
 
     owner: str
+    cluster: str
     backends: Collection[str]
     queues: Collection[str]
     concurrency: int
@@ -55,7 +59,7 @@ class Worker:
         self._clock = clock
         self._recorder = Recorder(fleet, Redactor(terms.redact), clock)
         self._watched: dict[int, tuple[Held, Host]] = {}
-        self._renewed = self._paused_until = clock()
+        self._renewed = self._paused_until = self._adopt_at = clock()
         self._is_unsure = True
 
     @property
@@ -92,21 +96,22 @@ class Worker:
 
     def _advance(self, claiming: bool) -> bool:
         now = self._clock()
-        if self._is_unsure:
+        if self._is_unsure and now >= self._paused_until:
             self._recover()
         if now - self._renewed >= self._terms.lease / 3:
             self._renew()
             self._renewed = now
         moved = self._collect()
         if claiming and now >= self._paused_until:
-            moved = self._claim() or moved
+            moved = self._adopt(now) or self._claim() or moved
         return moved
 
     def _recover(self) -> None:
-        """Start what a claim took whose answer was lost with the connection."""
-        for held in transitions.unwatched(self._terms.owner, self._watched):
-            self._start(held)
+        """Go on with what a claim or an adoption took whose answer was lost."""
+        orphans = transitions.unwatched(self._terms.owner, self._watched)
         self._is_unsure = False
+        for orphan in orphans:
+            self._resume(orphan)
 
     def _renew(self) -> None:
         for pk, (held, _) in list(self._watched.items()):
@@ -114,11 +119,55 @@ class Worker:
                 logger.warning("The lease of execution %s is another's now.", pk)
                 del self._watched[pk]
 
+    def _adopt(self, now: datetime) -> bool:
+        """Take over one run that nobody watches; look for one now and then."""
+        if now < self._adopt_at or self._is_full:
+            return False
+        orphan = transitions.adopt(
+            owner=self._terms.owner,
+            cluster=self._terms.cluster,
+            backends=self._terms.backends,
+            queues=self._terms.queues,
+            lease=self._terms.lease,
+            watched=self._watched,
+        )
+        if orphan is None:
+            self._adopt_at = now + max(self._terms.lease / 3, ADOPT_PAUSE)
+            return False
+        logger.warning("Adopted execution %s.", orphan.held.identity.task_execution_pk)
+        self._resume(orphan)
+        return True
+
+    def _resume(self, orphan: Orphan) -> None:
+        """Watch a run whose host is there; start one that has not begun; else it is lost.
+
+        An outer task begins its row at most once, so a start too many changes nothing.
+        """
+        try:
+            host = self._fleet.find(orphan.held.identity)
+        except Exception:
+            # Nobody can tell: the lease stays this worker's, and it asks again.
+            logger.warning("A run's host could not be looked for.", exc_info=True)
+            self._paused_until = self._clock() + START_PAUSE
+            self._is_unsure = True
+            return
+        if host is not None:
+            self._watched[orphan.held.identity.task_execution_pk] = (orphan.held, host)
+        elif orphan.has_begun:
+            self._recorder.lost(orphan.held, "host_gone")
+        else:
+            self._start(orphan.held)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._watched) >= self._terms.concurrency
+
     def _claim(self) -> bool:
-        if len(self._watched) >= self._terms.concurrency:
+        if self._is_full:
             return False
         held = transitions.claim(
             owner=self._terms.owner,
+            cluster=self._terms.cluster,
             backends=self._terms.backends,
             queues=self._terms.queues,
             lease=self._terms.lease,

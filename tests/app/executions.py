@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from django_ray.models.executions import RayTaskExecution
+from django.db.models.functions import Now
+
+from django_ray.models.executions import ExecutionLease, RayTaskExecution
 from django_ray.tasks import transitions
 from django_ray.tasks.transitions import Held
 from tests.app import taskbook
@@ -15,6 +17,7 @@ LEASE = timedelta(seconds=60)
 def claim(owner: str = "worker", **changes: object) -> Held | None:
     terms = {
         "owner": owner,
+        "cluster": "here",
         "backends": ["default"],
         "queues": ["default"],
         "lease": LEASE,
@@ -35,6 +38,23 @@ def running() -> Held:
     started = transitions.start(held.identity, now=NOW, again=False)
     assert isinstance(started, transitions.Recorded)
     return held
+
+
+def adopt(owner: str = "another", **changes: object) -> transitions.Orphan | None:
+    terms = {
+        "owner": owner,
+        "cluster": "here",
+        "backends": ["default"],
+        "queues": ["default"],
+        "lease": LEASE,
+        "watched": [],
+    }
+    return transitions.adopt(**{**terms, **changes})
+
+
+def abandon(ago: timedelta = timedelta(seconds=1)) -> None:
+    """Let every lease have ended so long ago."""
+    ExecutionLease.objects.update(expires_at=Now() - ago)
 
 
 def row(held: Held) -> RayTaskExecution:

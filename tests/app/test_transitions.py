@@ -13,7 +13,7 @@ from django_ray.protocol import summary as summaries
 from django_ray.protocol.vocabulary import WorkflowState
 from django_ray.tasks import transitions
 from django_ray.tasks.outcome import Failed
-from django_ray.tasks.transitions import Held, Recorded, Stale
+from django_ray.tasks.transitions import Held, Orphan, Recorded, Stale
 from tests.app import taskbook
 from tests.app.executions import LATER, LEASE, NOW, claim, claimed, row, running
 
@@ -290,7 +290,7 @@ def test_runs_row_takes_the_expiry_and_keeps_the_producers_revision():
 def test_claim_that_its_worker_never_saw_is_found_again():
     held = claimed()
 
-    assert transitions.unwatched("worker", []) == [held]
+    assert transitions.unwatched("worker", []) == [Orphan(held, has_begun=False)]
     assert transitions.unwatched("worker", [held.identity.task_execution_pk]) == []
     assert transitions.unwatched("another", []) == []
 

@@ -14,7 +14,7 @@ from django_ray.protocol import summary as summaries
 from django_ray.tasks import outcome, transitions, worker
 from django_ray.tasks.worker import Terms, Worker
 from tests.app import taskbook
-from tests.app.executions import LEASE, NOW, claim
+from tests.app.executions import LEASE, NOW, abandon, adopt, claim, claimed, running
 
 
 class Hosts:
@@ -23,6 +23,7 @@ class Hosts:
     def __init__(self):
         self.started = []
         self.released = []
+        self.there = set()
         self.said = {}
         self.fault = None
 
@@ -30,7 +31,13 @@ class Hosts:
         if self.fault is not None:
             raise self.fault
         self.started.append(identity)
+        self.there.add(identity)
         return HostOf(self, identity)
+
+    def find(self, identity):
+        if self.fault is not None:
+            raise self.fault
+        return HostOf(self, identity) if identity in self.there else None
 
     def release(self, identity):
         self.released.append(identity)
@@ -64,6 +71,7 @@ class Desk:
         self.hosts, self.clock = Hosts(), Clock()
         terms = Terms(
             owner="worker",
+            cluster="here",
             backends={"default"},
             queues={"default"},
             concurrency=concurrency,
@@ -71,6 +79,11 @@ class Desk:
             redact=(),
         )
         self.worker = Worker(terms, self.hosts, self.clock)
+
+    def look(self):
+        """Let the time pass after which a worker looks for runs nobody watches."""
+        self.clock.now += LEASE / 3
+        return self.step()
 
     def step(self):
         return self.worker.step(claiming=True)
@@ -302,6 +315,103 @@ def test_claim_whose_answer_was_lost_is_started(desk):
     desk.step()
 
     assert desk.hosts.started == [held.identity]
+
+
+def orphaned(make):
+    """Let another worker's lease have ended; return the run."""
+    held = make()
+    ExecutionLease.objects.update(owner="gone")
+    abandon()
+    return held.identity
+
+
+@pytest.mark.parametrize("make", [claimed, running])
+def test_run_that_nobody_watches_is_adopted_and_its_outcome_recorded(desk, make):
+    identity = orphaned(make)
+    desk.hosts.there.add(identity)
+
+    desk.step()
+    desk.hosts.said[identity.run_id] = Ended(outcome.encode(outcome.Succeeded(b"7")))
+    desk.step()
+
+    assert (row(identity).state, row(identity).result) == ("SUCCEEDED", 7)
+    assert desk.hosts.started == []
+    assert desk.hosts.released == [identity]
+
+
+def test_adopted_run_that_has_not_begun_has_its_host_started(desk):
+    identity = orphaned(claimed)
+
+    desk.step()
+
+    assert desk.hosts.started == [identity]
+    assert row(identity).state == "CLAIMED"
+
+
+def test_adopted_run_that_had_begun_and_has_no_host_is_lost(desk, finished):
+    identity = orphaned(running)
+
+    desk.step()
+
+    execution = row(identity)
+    assert execution.state == "LOST"
+    closed = summaries.decode(bytes(execution.progress_summary))
+    assert (closed.state, closed.terminal.reason) == ("LOST", "host_lost")
+    assert desk.hosts.started == []
+    assert len(finished) == 1
+
+
+def test_adopted_run_whose_cluster_does_not_answer_is_asked_for_again(desk):
+    identity = orphaned(running)
+    desk.hosts.there.add(identity)
+    desk.hosts.fault = ConnectionError()
+
+    desk.step()
+    assert row(identity).state == "RUNNING"
+    assert desk.worker.is_idle
+
+    desk.hosts.fault = None
+    desk.clock.now += worker.START_PAUSE
+    desk.step()
+    assert not desk.worker.is_idle
+    assert ExecutionLease.objects.get().lease_epoch == 2
+
+
+def test_full_or_draining_worker_adopts_nothing(db):
+    desk = Desk(concurrency=1)
+    desk.started()
+    taskbook.plain.enqueue()
+    held = claim("another")
+    ExecutionLease.objects.filter(owner="another").update(expires_at=NOW)
+
+    desk.look()
+    desk.worker.step(claiming=False)
+
+    assert row(held.identity).lease.owner == "another"
+
+
+def test_worker_looks_for_what_nobody_watches_after_a_third_of_a_lease(desk):
+    desk.step()
+    identity = orphaned(claimed)
+
+    desk.step()
+    assert desk.hosts.started == []
+    desk.look()
+    assert desk.hosts.started == [identity]
+
+
+def test_worker_whose_run_was_adopted_leaves_it_alone(desk, finished):
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    abandon()
+    assert adopt() is not None
+
+    desk.step()
+
+    assert row(identity).state == "RUNNING"
+    assert desk.hosts.released == []
+    assert finished == []
+    assert desk.worker.is_idle
 
 
 @pytest.mark.django_db(transaction=True)

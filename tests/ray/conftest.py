@@ -66,6 +66,7 @@ def wait_until[T](condition: Callable[[], T], seconds: float = 60.0) -> T:
 def worker(ray_cluster):
     terms = Terms(
         owner=service.owner(),
+        cluster=service.cluster(ray_cluster.ray),
         backends={"default"},
         queues={"default"},
         concurrency=4,

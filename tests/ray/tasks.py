@@ -136,6 +136,22 @@ def crashing():
     os._exit(3)
 
 
+@ray.remote
+def wait_for(path):
+    """Wait for a file, and return what is in it."""
+    pause = threading.Event()
+    while not os.path.exists(path):
+        pause.wait(0.05)
+    with open(path) as file:
+        return file.read()
+
+
+@task
+def patient(path):
+    """One leaf that waits for a file."""
+    return list(fan_out(wait_for, [path]))
+
+
 @task(takes_context=True)
 def attempt(context):
     return [context.attempt, context.task_result.id]
