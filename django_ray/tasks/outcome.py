@@ -130,6 +130,11 @@ def lost(reason: str) -> Failed:
     return of_fault(DjangoRayError(f"The run's process was lost ({reason})."))
 
 
+def interrupted(reason: str) -> Failed:
+    """Return the error of a run that was ended from outside; `reason` is a fixed word."""
+    return of_fault(DjangoRayError(f"The run was ended from outside ({reason})."))
+
+
 def of_fault(exc: DjangoRayError) -> Failed:
     """Return an error of ours, whose text holds nothing from outside."""
     kind = type(exc)

@@ -17,6 +17,7 @@ from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol.redaction import Redactor
 from django_ray.protocol.vocabulary import WorkflowState
 from django_ray.tasks import backend, outcome, transitions
+from django_ray.tasks.interruption import Why
 from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
 from django_ray.tasks.transitions import Held, Recorded, Stale
 from django_ray.tasks.watch import Fleet
@@ -42,20 +43,31 @@ class Recorder:
 
     def ended(self, held: Held, envelope: bytes) -> None:
         """Record what the outer task said of itself."""
-        try:
-            said = outcome.decode(envelope)
-        except ProtocolError as exc:
-            self._fail(held, outcome.of_fault(exc), "malformed_outcome")
-            return
+        said = _decode(envelope)
         match said:
             case Succeeded(result=result):
                 self._succeed(held, result)
             case Failed():
                 self._fail(held, said, "error")
             case Cancelled():
-                self._fail(held, outcome.lost("cancelled"), "cancelled")
+                self._fail(held, outcome.interrupted("cancelled"), "cancelled")
             case Refused():
                 self._fail(held, outcome.lost("refused"), "refused")
+            case ProtocolError():
+                self._fail(held, outcome.of_fault(said), "malformed_outcome")
+
+    def interrupted(self, held: Held, why: Why, envelope: bytes | None) -> None:
+        """Record the end of a run that was being interrupted, whatever it said.
+
+        But a function that returned in spite of a cancellation has succeeded. What an
+        interrupted one raised is kept with the attempt.
+        """
+        said = None if envelope is None else _decode(envelope)
+        if isinstance(said, Succeeded) and why is Why.cancelled:
+            self._succeed(held, said.result)
+        else:
+            error = said if isinstance(said, Failed) else outcome.interrupted(why)
+            self._fail(held, error, why)
 
     def lost(self, held: Held, why: str) -> None:
         """Record that no outcome will come; `why` is a fixed word or a class of Ray's."""
@@ -97,6 +109,13 @@ class Recorder:
         except Exception:
             # The reconciler ends what is left.
             logger.warning("A run's actors could not be ended.", exc_info=True)
+
+
+def _decode(envelope: bytes) -> outcome.Outcome | ProtocolError:
+    try:
+        return outcome.decode(envelope)
+    except ProtocolError as exc:
+        return exc
 
 
 def announce(execution: RayTaskExecution) -> None:

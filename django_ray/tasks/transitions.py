@@ -36,6 +36,9 @@ PATIENCE = 3
 """So many times the length of a lease another cluster's workers have to adopt it first:
 who finds no host on its own cluster would call a run lost that lives on theirs."""
 
+UNENDED = ("host_lost", "host_not_started", "refused")
+"""The reasons of a run whose function did not come to an end."""
+
 UNREAD = ("progress_data",)
 """What no transition needs: a legacy snapshot may be of 64 MiB."""
 
@@ -193,6 +196,14 @@ def renew(held: Held, lease: timedelta) -> bool:
     return renewed == 1
 
 
+def cancelled(watched: Collection[int]) -> list[int]:
+    """Return those of these executions whose cancellation is asked for. One statement."""
+    asked = RayTaskExecution.objects.filter(
+        pk__in=watched, cancel_requested_at__isnull=False
+    )
+    return list(asked.values_list("pk", flat=True))
+
+
 def is_active(identity: RunIdentity) -> bool:
     """Claim that exactly this run owns its row, whoever watches it."""
     return _rows(identity, ACTIVE).exists()
@@ -201,12 +212,13 @@ def is_active(identity: RunIdentity) -> bool:
 def start(identity: RunIdentity, *, now: datetime, again: bool) -> Recorded | Stale:
     """Let the outer task of exactly this run begin: CLAIMED becomes RUNNING.
 
-    `again` accepts RUNNING too, for the one outer task whose first call got no answer.
+    `again` accepts RUNNING too, for the one outer task whose first call got no answer. A
+    run whose cancellation is asked for does not begin.
     """
     states = [ExecutionState.CLAIMED, *([ExecutionState.RUNNING] if again else [])]
     with transaction.atomic():
         execution = _lock(identity, states)
-        if execution is None:
+        if execution is None or _is_unwanted(execution):
             return Stale()
         execution.state = ExecutionState.RUNNING
         execution.started_at = execution.started_at or now
@@ -231,11 +243,16 @@ def succeed(held: Held, result: bytes, *, now: datetime) -> Recorded | Stale:
 def fail(
     held: Held, state: WorkflowState, error: Failed, *, reason: str, now: datetime
 ) -> Recorded | Stale:
-    """Record an end without result, with the attempt's error; `reason` is a fixed word."""
+    """Record an end without result, with the attempt's error; `reason` is a fixed word.
+
+    A run that came to no end of its own while its cancellation is asked for is CANCELLED.
+    """
     with transaction.atomic():
         execution = _hold(held)
         if execution is None:
             return Stale()
+        if reason in UNENDED and execution.cancel_requested_at is not None:
+            state, reason = WorkflowState.CANCELLED, "cancelled"
         ending.record(execution, held.identity, End(state, reason, error), now=now)
         _let_go(execution)
         return Recorded(execution)
@@ -268,6 +285,11 @@ def _pin(execution: RayTaskExecution) -> None:
     )
     execution.plan = msgspec.to_builtins(pinned)
     execution.plan_fingerprint = plan.fingerprint(pinned)
+
+
+def _is_unwanted(execution: RayTaskExecution) -> bool:
+    is_waiting = execution.state == ExecutionState.CLAIMED
+    return is_waiting and execution.cancel_requested_at is not None
 
 
 def _is_abandoned(cluster: str, lease: timedelta) -> Q:

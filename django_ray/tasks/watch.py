@@ -15,6 +15,9 @@ class Host(Protocol):
     def outcome(self, timeout_s: float) -> HostOutcome:
         """Say how the run is, Running when there is no answer in time."""
 
+    def cancel(self, *, force: bool) -> None:
+        """Interrupt the outer task, by force end its process; do not wait."""
+
 
 class Fleet(Protocol):
     """Where hosts run."""

@@ -14,10 +14,11 @@ import msgspec
 from django.db import connection
 from django.db.utils import InterfaceError, OperationalError
 
-from actors.names import Ended, Lost, Running
+from actors.names import Ended, HostOutcome, Lost, Running
 from django_ray.identity import RunIdentity
 from django_ray.protocol.redaction import Redactor
 from django_ray.tasks import transitions
+from django_ray.tasks.interruption import Watched, Why
 from django_ray.tasks.recording import Recorder
 from django_ray.tasks.transitions import Held, Orphan
 from django_ray.tasks.watch import Fleet, Host
@@ -31,6 +32,9 @@ ANSWER_S = 0.5
 
 ADOPT_PAUSE = timedelta(seconds=2)
 """How often at most a worker looks for runs that nobody watches."""
+
+ASK_PAUSE = timedelta(seconds=1)
+"""How often a worker looks whether a run of its own is to be ended."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +62,8 @@ class Worker:
         self._fleet = fleet
         self._clock = clock
         self._recorder = Recorder(fleet, Redactor(terms.redact), clock)
-        self._watched: dict[int, tuple[Held, Host]] = {}
-        self._renewed = self._paused_until = self._adopt_at = clock()
+        self._watched: dict[int, Watched] = {}
+        self._renewed = self._paused_until = self._adopt_at = self._ask_at = clock()
         self._is_unsure = True
 
     @property
@@ -102,6 +106,8 @@ class Worker:
             self._renew()
             self._renewed = now
         moved = self._collect()
+        # After it: an outcome that had come before an interruption is the run's.
+        self._interrupt(now)
         if claiming and now >= self._paused_until:
             moved = self._adopt(now) or self._claim() or moved
         return moved
@@ -114,8 +120,8 @@ class Worker:
             self._resume(orphan)
 
     def _renew(self) -> None:
-        for pk, (held, _) in list(self._watched.items()):
-            if not transitions.renew(held, self._terms.lease):
+        for pk, watched in list(self._watched.items()):
+            if not transitions.renew(watched.held, self._terms.lease):
                 logger.warning("The lease of execution %s is another's now.", pk)
                 del self._watched[pk]
 
@@ -152,7 +158,7 @@ class Worker:
             self._is_unsure = True
             return
         if host is not None:
-            self._watched[orphan.held.identity.task_execution_pk] = (orphan.held, host)
+            self._watch(orphan.held, host)
         elif orphan.has_begun:
             self._recorder.lost(orphan.held, "host_gone")
         else:
@@ -186,21 +192,41 @@ class Worker:
             self._paused_until = self._clock() + START_PAUSE
             self._recorder.not_started(held, exc)
         else:
-            self._watched[held.identity.task_execution_pk] = (held, host)
+            self._watch(held, host)
+
+    def _watch(self, held: Held, host: Host) -> None:
+        self._watched[held.identity.task_execution_pk] = Watched(held, host)
 
     def _collect(self) -> bool:
+        """Have recorded what has ended, or must have ended by now."""
         moved = False
-        for pk, (held, host) in list(self._watched.items()):
-            match host.outcome(ANSWER_S):
-                case Running():
-                    continue
-                case Ended(envelope):
-                    self._recorder.ended(held, envelope)
-                case Lost(reason):
-                    self._recorder.lost(held, reason)
+        for pk, watched in list(self._watched.items()):
+            said = watched.host.outcome(ANSWER_S)
+            must_end = watched.press(self._clock())
+            if isinstance(said, Running) and not must_end:
+                continue
+            self._record(watched, said)
             del self._watched[pk]
             moved = True
         return moved
+
+    def _record(self, watched: Watched, said: HostOutcome) -> None:
+        held, ending = watched.held, watched.interruption
+        if ending is not None:
+            envelope = said.envelope if isinstance(said, Ended) else None
+            self._recorder.interrupted(held, ending.why, envelope)
+        elif isinstance(said, Ended):
+            self._recorder.ended(held, said.envelope)
+        elif isinstance(said, Lost):
+            self._recorder.lost(held, said.reason)
+
+    def _interrupt(self, now: datetime) -> None:
+        """Interrupt the runs that are asked to end; look for them now and then."""
+        if now < self._ask_at or not self._watched:
+            return
+        self._ask_at = now + ASK_PAUSE
+        for pk in transitions.cancelled(self._watched):
+            self._watched[pk].interrupt(Why.cancelled, now)
 
 
 def payload_of(identity: RunIdentity) -> bytes:

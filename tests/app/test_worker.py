@@ -24,6 +24,7 @@ class Hosts:
         self.started = []
         self.released = []
         self.there = set()
+        self.cancelled = []
         self.said = {}
         self.fault = None
 
@@ -54,6 +55,11 @@ class HostOf:
 
     def outcome(self, timeout_s):
         return self.hosts.said.get(self.identity.run_id, Running())
+
+    def cancel(self, *, force):
+        self.hosts.cancelled.append((self.identity, force))
+        if self.hosts.fault is not None:
+            raise self.hosts.fault
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""What outlives a worker, on a real Ray and a real PostgreSQL: adoption."""
+"""Adoption and ends from outside, on a real Ray and a real PostgreSQL."""
 
 import os
 import signal
@@ -6,13 +6,17 @@ import subprocess
 import sys
 
 import pytest
+from django.utils import timezone
 
+from django_ray.maintenance.audit import audit
 from django_ray.models.executions import ExecutionLease
-from django_ray.tasks import service
+from django_ray.models.progress import NodeDetail
+from django_ray.protocol.records import decode_detail
+from django_ray.tasks import requests, service
 from tests.app.executions import abandon
 from tests.ray import tasks
 from tests.ray.conftest import ROOT, SETTINGS, wait_until
-from tests.ray.working import row_of, work
+from tests.ray.working import row_of, summary_of, work
 
 pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
 
@@ -44,6 +48,11 @@ def is_running(result):
     return row_of(result).state == "RUNNING"
 
 
+def has_a_leaf_in_flight(result):
+    row = row_of(result)
+    return row.progress_summary and summary_of(result).node_counts.running
+
+
 def test_run_of_a_worker_that_was_killed_is_adopted_and_its_result_kept(
     other_worker, worker, tmp_path
 ):
@@ -63,3 +72,31 @@ def test_run_of_a_worker_that_was_killed_is_adopted_and_its_result_kept(
     assert (after.run_id, after.attempt_number) == (before.run_id, 1)
     assert after.attempts.count() == 1
     assert not ExecutionLease.objects.exists()
+
+
+def step_until(worker, condition):
+    def holds():
+        worker.step(claiming=True)
+        return condition()
+
+    return wait_until(holds)
+
+
+def states():
+    rows = NodeDetail.objects.order_by("ordinal").values_list("record", flat=True)
+    return [decode_detail(bytes(record)).state for record in rows]
+
+
+def test_running_task_is_cancelled_with_its_leaf_in_flight(worker, tmp_path):
+    result = tasks.patient.enqueue(str(tmp_path / "never"))
+    step_until(worker, lambda: has_a_leaf_in_flight(result))
+
+    requests.cancel(row_of(result).public_id, now=timezone.now())
+    work(worker, result)
+
+    assert row_of(result).state == "CANCELLED"
+    assert summary_of(result).state == "CANCELLED"
+    assert summary_of(result).node_counts.cancelled == 1
+    assert not summary_of(result).terminal.derived
+    assert states() == ["CANCELLED"]
+    assert audit(str(row_of(result).run_id)).findings == ()

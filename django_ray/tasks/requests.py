@@ -1,0 +1,60 @@
+"""What is asked of an execution from outside, by its public id: to cancel it.
+
+Any process with the project's settings may ask; none of it needs Ray. What is under way is
+a worker's to end, so there the row only says what is asked. Contract 3.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from django_ray.models.executions import RayTaskExecution
+from django_ray.protocol.vocabulary import ExecutionState
+from django_ray.tasks.recording import announce
+from django_ray.tasks.transitions import ADOPTABLE, UNREAD, Recorded, Stale
+
+WAITING = (ExecutionState.QUEUED, ExecutionState.RETRY_WAIT)
+"""The states in which nothing of an execution runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The worker that watches the run will end it; the row says that it is asked to."""
+
+
+def cancel(
+    public_id: uuid.UUID, *, now: datetime
+) -> Recorded | Requested | Stale | None:
+    """Cancel an execution; None when there is none of this id, Stale when it has ended.
+
+    Under the row's lock, in one transaction. What waits is CANCELLED at once, without an
+    envelope, for no run of it is open; `task_finished` is sent on commit. What a worker
+    watches it interrupts within a second, by force after ten, and CANCELLED is its end
+    unless it ends by itself before. It is not retried.
+    """
+    with transaction.atomic():
+        execution = _lock(public_id)
+        if execution is None:
+            return None
+        if execution.state in WAITING:
+            _end(execution, now)
+            return Recorded(execution)
+        if execution.state not in ADOPTABLE:
+            return Stale()
+        execution.cancel_requested_at = execution.cancel_requested_at or now
+        execution.save(update_fields=["cancel_requested_at"])
+        return Requested()
+
+
+def _end(execution: RayTaskExecution, now: datetime) -> None:
+    execution.state = ExecutionState.CANCELLED
+    execution.cancel_requested_at = execution.finished_at = now
+    execution.save(update_fields=["state", "cancel_requested_at", "finished_at"])
+    transaction.on_commit(lambda: announce(execution))
+
+
+def _lock(public_id: uuid.UUID) -> RayTaskExecution | None:
+    rows = RayTaskExecution.objects.select_for_update().defer(*UNREAD)
+    return rows.filter(public_id=public_id).first()
