@@ -14,6 +14,8 @@ from django_ray.protocol.limits import LOWERABLE, V1, Limits
 from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
 RetentionDays = Annotated[int, Meta(ge=0, le=V1.retention_days)]
+DAY_SECONDS = 86_400
+TimeoutSeconds = Annotated[int, Meta(ge=1, le=30 * DAY_SECONDS)]
 Overrides = dict[str, Annotated[int, Meta(ge=1)]]
 
 
@@ -25,13 +27,17 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is frozen into an execution's row when it is enqueued. Contract 4.15."""
+    """What is frozen into an execution's row when it is enqueued. Contract 4.15.
+
+    What has a default here is missing in rows of earlier versions.
+    """
 
     policy: ReportingPolicy
     strategy: SelectionPolicy
     retention_days: RetentionDays
     profile: Profile
     effects: Effects = Effects.read_only
+    timeout_seconds: TimeoutSeconds | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):
@@ -48,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     limits: Profile = Profile()
     redact: tuple[str, ...] = ()
     ray_address: Annotated[str, Meta(min_length=1)] = "auto"
+    timeout_seconds: TimeoutSeconds | None = None
     lease_seconds: Annotated[int, Meta(ge=3, le=3_600)] = 60
     access_policy: Annotated[str, Meta(min_length=1)] = (
         "django_ray.readers.access.may_view"
@@ -63,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
             strategy=self.strategy,
             retention_days=self.retention_days,
             profile=self.limits,
+            timeout_seconds=self.timeout_seconds,
         )
 
 

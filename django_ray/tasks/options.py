@@ -19,7 +19,7 @@ from django.tasks.base import Task, TaskResult
 from msgspec import UNSET, UnsetType
 
 from django_ray import conf
-from django_ray.conf import Options, Profile, RetentionDays
+from django_ray.conf import Options, Profile, RetentionDays, TimeoutSeconds
 from django_ray.errors import ConfigurationError
 from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
@@ -38,9 +38,10 @@ class RayOptions(TypedDict, total=False):
     """Options of one task or one call; those left out come from the level below.
 
     `policy`: how much of a run is reported. `limits`: a smaller profile, as a whole.
-    `retention_days`: how long detail is kept after the end, 0 to 30. `strategy`: whether
-    what `compiled()` is given is compiled; `automatic` where it can be. `effects`:
-    `declared` where a compiled graph has effects outside of it.
+    `strategy`: whether what `compiled()` is given is compiled; `automatic` where it can be.
+    `effects`: `declared` where a compiled graph has effects outside of it.
+    `retention_days`: how long detail is kept after the end, 0 to 30. `timeout_seconds`: how
+    long one attempt may take from its start, 1 to 2,592,000; None is for ever.
     """
 
     policy: ReportingPolicy | Literal["full", "summary", "terminal_only", "disabled"]
@@ -48,6 +49,7 @@ class RayOptions(TypedDict, total=False):
     retention_days: int
     strategy: SelectionPolicy | Literal["dynamic", "compiled_graph", "automatic"]
     effects: Effects | Literal["read_only", "declared"]
+    timeout_seconds: int | None
 
 
 class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +60,7 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_days: RetentionDays | UnsetType = UNSET
     strategy: SelectionPolicy | UnsetType = UNSET
     effects: Effects | UnsetType = UNSET
+    timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
 
     def over(self, options: Options) -> Options:
         """Return `options` with what is chosen here in place."""
@@ -67,6 +70,7 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "retention_days": self.retention_days,
             "strategy": self.strategy,
             "effects": self.effects,
+            "timeout_seconds": self.timeout_seconds,
         }
         changes = {name: value for name, value in chosen.items() if value is not UNSET}
         return msgspec.structs.replace(options, **changes)

@@ -25,6 +25,7 @@ from django_ray.tasks.watch import Fleet
 STATES = {
     "host_lost": WorkflowState.LOST,
     "cancelled": WorkflowState.CANCELLED,
+    "timed_out": WorkflowState.TIMED_OUT,
 }
 """The ends that are not FAILED, by the reason the summary names."""
 

@@ -196,14 +196,6 @@ def renew(held: Held, lease: timedelta) -> bool:
     return renewed == 1
 
 
-def cancelled(watched: Collection[int]) -> list[int]:
-    """Return those of these executions whose cancellation is asked for. One statement."""
-    asked = RayTaskExecution.objects.filter(
-        pk__in=watched, cancel_requested_at__isnull=False
-    )
-    return list(asked.values_list("pk", flat=True))
-
-
 def is_active(identity: RunIdentity) -> bool:
     """Claim that exactly this run owns its row, whoever watches it."""
     return _rows(identity, ACTIVE).exists()

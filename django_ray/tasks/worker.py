@@ -17,8 +17,8 @@ from django.db.utils import InterfaceError, OperationalError
 from actors.names import Ended, HostOutcome, Lost, Running
 from django_ray.identity import RunIdentity
 from django_ray.protocol.redaction import Redactor
-from django_ray.tasks import transitions
-from django_ray.tasks.interruption import Watched, Why
+from django_ray.tasks import interruption, transitions
+from django_ray.tasks.interruption import Watched
 from django_ray.tasks.recording import Recorder
 from django_ray.tasks.transitions import Held, Orphan
 from django_ray.tasks.watch import Fleet, Host
@@ -225,8 +225,8 @@ class Worker:
         if now < self._ask_at or not self._watched:
             return
         self._ask_at = now + ASK_PAUSE
-        for pk in transitions.cancelled(self._watched):
-            self._watched[pk].interrupt(Why.cancelled, now)
+        for pk, why in interruption.decide(self._watched).items():
+            self._watched[pk].interrupt(why, now)
 
 
 def payload_of(identity: RunIdentity) -> bytes:

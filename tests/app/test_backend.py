@@ -35,6 +35,7 @@ def test_enqueue_makes_one_queued_row_with_its_arguments_and_options():
         "strategy": "dynamic",
         "retention_days": 7,
         "profile": {"name": "v1", "values": {}},
+        "timeout_seconds": None,
     }
     assert (execution.attempt_number, execution.run_id) == (0, None)
 

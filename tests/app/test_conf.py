@@ -37,6 +37,8 @@ def test_nothing_set_is_the_defaults():
         {"READ_SECONDS": 61},
         {"REQUESTS_PER_MINUTE": 0},
         {"ACCESS_POLICY": ""},
+        {"TIMEOUT_SECONDS": 0},
+        {"TIMEOUT_SECONDS": 2_592_001},
         {"LEASE_SECONDS": 2},
         {"LEASE_SECONDS": 3_601},
         {"RAY_ADDRESS": ""},

@@ -89,6 +89,7 @@ def test_run_that_does_not_listen_is_forced_after_ten_seconds_and_given_up(desk)
     assert desk.hosts.released == [identity]
 
 
+SUCCEEDED = outcome.Succeeded(b"1")
 FAILED = Ended(outcome.encode(outcome.Failed("a.B", "B: from inside")))
 
 
@@ -169,3 +170,86 @@ def test_claimed_run_that_is_to_be_cancelled_does_not_begin(desk):
 
     assert begun == transitions.Stale()
     assert RayTaskExecution.objects.get().state == "CLAIMED"
+
+
+def timed(desk, seconds, *, since):
+    """Let a run with this time-out have begun so long ago."""
+    identity = desk.started()
+    RayTaskExecution.objects.update(
+        options={**row(identity).options, "timeout_seconds": seconds},
+        started_at=timezone.now() - since,
+    )
+    return identity
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_run_over_its_time_is_interrupted_and_ends_timed_out(desk):
+    identity = timed(desk, 60, since=MINUTE)
+
+    look(desk)
+    assert desk.hosts.cancelled == [(identity, False)]
+    desk.hosts.ends(outcome.Cancelled())
+    desk.step()
+
+    assert row(identity).state == "TIMED_OUT"
+    assert (closed(identity).state, closed(identity).terminal.reason) == (
+        "TIMED_OUT",
+        "timed_out",
+    )
+    assert "(timed_out)" in row(identity).attempts.get().error_text
+
+
+@pytest.mark.parametrize("seconds", [120, None, "60", True])
+def test_run_within_its_time_or_without_one_goes_on(desk, seconds):
+    timed(desk, seconds, since=MINUTE)
+
+    look(desk)
+
+    assert desk.hosts.cancelled == []
+
+
+def test_time_before_the_start_does_not_count(desk):
+    identity = timed(desk, 1, since=MINUTE)
+    RayTaskExecution.objects.update(state="CLAIMED", started_at=None)
+
+    look(desk)
+
+    assert desk.hosts.cancelled == []
+    assert row(identity).state == "CLAIMED"
+
+
+@pytest.mark.parametrize("said", [FAILED, Ended(outcome.encode(SUCCEEDED)), Lost("x")])
+def test_run_whose_time_is_over_has_timed_out_whatever_its_host_says(desk, said):
+    identity = timed(desk, 1, since=MINUTE)
+    look(desk)
+
+    desk.hosts.said[identity.run_id] = said
+    desk.step()
+
+    assert (row(identity).state, row(identity).result) == ("TIMED_OUT", None)
+
+
+def test_first_reason_to_end_a_run_stays(desk):
+    identity = timed(desk, 1, since=MINUTE)
+    look(desk)
+    cancel(identity)
+    look(desk)
+
+    desk.hosts.ends(outcome.Cancelled())
+    desk.step()
+
+    assert row(identity).state == "TIMED_OUT"
+    assert len(desk.hosts.cancelled) == 1
+
+
+def test_cancellation_comes_before_a_time_out(desk):
+    identity = timed(desk, 1, since=MINUTE)
+    cancel(identity)
+
+    look(desk)
+    desk.hosts.ends(outcome.Cancelled())
+    desk.step()
+
+    assert row(identity).state == "CANCELLED"

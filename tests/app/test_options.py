@@ -56,6 +56,25 @@ def test_option_of_the_call_comes_before_the_tasks(settings):
 
 
 @pytest.mark.django_db
+def test_call_may_take_away_the_time_out_of_the_settings(settings):
+    settings.DJANGO_RAY = {"TIMEOUT_SECONDS": 60}
+
+    assert frozen(taskbook.plain.enqueue()).timeout_seconds == 60
+    none = enqueue_with(taskbook.plain, {"timeout_seconds": None})
+    assert frozen(none).timeout_seconds is None
+
+
+@pytest.mark.django_db
+def test_options_of_an_earlier_version_parse():
+    row = RayTaskExecution.objects.get(public_id=taskbook.plain.enqueue().id)
+    added = {"timeout_seconds"}
+
+    kept = {key: row.options[key] for key in row.options.keys() - added}
+
+    assert conf.parse_options(kept) == conf.parse_options(row.options)
+
+
+@pytest.mark.django_db
 def test_call_without_options_is_a_plain_enqueue_and_keeps_what_using_said(settings):
     ours = "django_ray.tasks.backend.RayBackend"
     settings.TASKS = {"default": {"BACKEND": ours, "QUEUES": ["default", "slow"]}}
@@ -89,6 +108,9 @@ BAD = [
     {"limits": {"name": "v1", "values": {"retained_nodes": 5}}},
     {"limits": {"name": "big", "values": {"retained_nodes": 25_001}}},
     {"redact": ["patient"]},
+    {"timeout_seconds": 0},
+    {"timeout_seconds": 2_592_001},
+    {"timeout_seconds": 1.5},
     {"polcy": "full"},
 ]
 

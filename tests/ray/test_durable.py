@@ -4,15 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from django_ray.maintenance.audit import audit
-from django_ray.models.executions import ExecutionLease
+from django_ray.models.executions import ExecutionLease, RayTaskExecution
 from django_ray.models.progress import NodeDetail
 from django_ray.protocol.records import decode_detail
 from django_ray.tasks import requests, service
+from django_ray.tasks.options import enqueue_with
 from tests.app.executions import abandon
 from tests.ray import tasks
 from tests.ray.conftest import ROOT, SETTINGS, wait_until
@@ -98,5 +100,21 @@ def test_running_task_is_cancelled_with_its_leaf_in_flight(worker, tmp_path):
     assert summary_of(result).state == "CANCELLED"
     assert summary_of(result).node_counts.cancelled == 1
     assert not summary_of(result).terminal.derived
+    assert states() == ["CANCELLED"]
+    assert audit(str(row_of(result).run_id)).findings == ()
+
+
+def test_run_over_its_time_ends_with_its_leaf(worker, tmp_path):
+    path = str(tmp_path / "never")
+    result = enqueue_with(tasks.patient, {"timeout_seconds": 3_600}, path)
+    step_until(worker, lambda: has_a_leaf_in_flight(result))
+
+    RayTaskExecution.objects.update(started_at=timezone.now() - timedelta(hours=1))
+    work(worker, result)
+
+    assert row_of(result).state == "TIMED_OUT"
+    assert summary_of(result).state == "TIMED_OUT"
+    assert summary_of(result).terminal.reason == "timed_out"
+    assert "(timed_out)" in result.errors[0].traceback
     assert states() == ["CANCELLED"]
     assert audit(str(row_of(result).run_id)).findings == ()
