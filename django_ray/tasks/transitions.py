@@ -22,7 +22,7 @@ from django_ray.identity import RunIdentity
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
 from django_ray.protocol import plan
 from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
-from django_ray.tasks import ending
+from django_ray.tasks import ending, leases
 from django_ray.tasks.ending import End
 from django_ray.tasks.outcome import Failed
 
@@ -31,10 +31,6 @@ ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCI
 
 ADOPTABLE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
 """The states in which a run needs a worker that watches it."""
-
-PATIENCE = 3
-"""So many times the length of a lease another cluster's workers have to adopt it first:
-who finds no host on its own cluster would call a run lost that lives on theirs."""
 
 UNENDED = ("host_lost", "host_not_started", "refused")
 """The reasons of a run whose function did not come to an end."""
@@ -129,7 +125,7 @@ def claim(
             state=ExecutionState.CLAIMED,
             claimed_at=now,
         )
-        epoch = _take_lease(execution, owner, cluster, lease, only_ended=False)
+        epoch = leases.take(execution, owner, cluster, lease, only_ended=False)
         assert epoch is not None
         return Held(identity_of(execution), owner, epoch)
 
@@ -153,7 +149,7 @@ def adopt(
     """
     abandoned = (
         RayTaskExecution.objects.filter(
-            _is_abandoned(cluster, lease),
+            leases.is_abandoned(cluster, lease),
             state__in=ADOPTABLE,
             queue_name__in=queues,
             backend__in=backends,
@@ -171,19 +167,19 @@ def adopt(
         )
         if execution is None:
             return None
-        epoch = _take_lease(execution, owner, cluster, lease, only_ended=True)
+        epoch = leases.take(execution, owner, cluster, lease, only_ended=True)
         return None if epoch is None else _orphan(execution, owner, epoch)
 
 
 def unwatched(owner: str, watched: Collection[int]) -> list[Orphan]:
     """Return what `owner` holds a lease of and does not know: an answer it never got."""
-    leases = (
+    held = (
         ExecutionLease.objects.select_related("execution")
         .filter(owner=owner, execution__state__in=ACTIVE)
         .exclude(execution_id__in=watched)
         .only("lease_epoch", *(f"execution__{name}" for name in (*IDENTITY, "state")))
     )
-    return [_orphan(lease.execution, owner, lease.lease_epoch) for lease in leases]
+    return [_orphan(lease.execution, owner, lease.lease_epoch) for lease in held]
 
 
 def renew(held: Held, lease: timedelta) -> bool:
@@ -284,51 +280,9 @@ def _is_unwanted(execution: RayTaskExecution) -> bool:
     return is_waiting and execution.cancel_requested_at is not None
 
 
-def _is_abandoned(cluster: str, lease: timedelta) -> Q:
-    """Claim that nobody watches, on the clock of the database."""
-    ended = Q(lease__expires_at__lte=Now())
-    ours = Q(lease__cluster__in=("", cluster))
-    for_long = Q(lease__expires_at__lte=Now() - PATIENCE * lease)
-    return Q(lease__isnull=True) | (ended & (ours | for_long))
-
-
 def _orphan(execution: RayTaskExecution, owner: str, epoch: int) -> Orphan:
     held = Held(identity_of(execution), owner, epoch)
     return Orphan(held, has_begun=execution.state != ExecutionState.CLAIMED)
-
-
-def _take_lease(
-    execution: RayTaskExecution,
-    owner: str,
-    cluster: str,
-    lease: timedelta,
-    *,
-    only_ended: bool,
-) -> int | None:
-    """Take the lease with a raised epoch; None when its owner has just renewed it.
-
-    Renewal does not lock the execution: that a lease has ended is judged under its own.
-    """
-    leases = ExecutionLease.objects.filter(execution=execution)
-    ended = leases.filter(expires_at__lte=Now()) if only_ended else leases
-    until = Now() + lease
-    if ended.update(
-        owner=owner,
-        cluster=cluster,
-        lease_epoch=F("lease_epoch") + 1,
-        expires_at=until,
-    ):
-        return leases.values_list("lease_epoch", flat=True).get()
-    if leases.exists():
-        return None
-    ExecutionLease.objects.create(
-        execution=execution,
-        owner=owner,
-        cluster=cluster,
-        lease_epoch=1,
-        expires_at=until,
-    )
-    return 1
 
 
 def _rows(
