@@ -16,6 +16,8 @@ from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPo
 RetentionDays = Annotated[int, Meta(ge=0, le=V1.retention_days)]
 DAY_SECONDS = 86_400
 TimeoutSeconds = Annotated[int, Meta(ge=1, le=30 * DAY_SECONDS)]
+Attempts = Annotated[int, Meta(ge=1, le=100)]
+BackoffSeconds = Annotated[int, Meta(ge=0, le=DAY_SECONDS)]
 Overrides = dict[str, Annotated[int, Meta(ge=1)]]
 
 
@@ -38,6 +40,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: Profile
     effects: Effects = Effects.read_only
     timeout_seconds: TimeoutSeconds | None = None
+    max_attempts: Attempts = 1
+    backoff_seconds: BackoffSeconds = 10
+    backoff_max_seconds: BackoffSeconds = 600
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):
@@ -55,6 +60,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     redact: tuple[str, ...] = ()
     ray_address: Annotated[str, Meta(min_length=1)] = "auto"
     timeout_seconds: TimeoutSeconds | None = None
+    max_attempts: Attempts = 1
+    backoff_seconds: BackoffSeconds = 10
+    backoff_max_seconds: BackoffSeconds = 600
     lease_seconds: Annotated[int, Meta(ge=3, le=3_600)] = 60
     access_policy: Annotated[str, Meta(min_length=1)] = (
         "django_ray.readers.access.may_view"
@@ -71,6 +79,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
             retention_days=self.retention_days,
             profile=self.limits,
             timeout_seconds=self.timeout_seconds,
+            max_attempts=self.max_attempts,
+            backoff_seconds=self.backoff_seconds,
+            backoff_max_seconds=self.backoff_max_seconds,
         )
 
 

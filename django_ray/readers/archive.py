@@ -33,7 +33,7 @@ def find(current: Reading, attempt_number: int) -> Reading | None:
 
     None when there is no such attempt. One statement; none for the current attempt.
     """
-    if attempt_number == current.execution.attempt_number:
+    if _is_current(current, attempt_number):
         return current
     found = _read(current, _rows(current).filter(attempt_number=attempt_number))
     return found[0].reading if found else None
@@ -83,6 +83,12 @@ def _read(current: Reading, rows: QuerySet[TaskAttempt]) -> list[Archived]:
     ]
 
 
+def _is_current(current: Reading, attempt_number: int) -> bool:
+    """Claim that the execution's row tells of that attempt: not while it waits for another."""
+    execution = current.execution
+    return attempt_number == execution.attempt_number and execution.run_id is not None
+
+
 def _rows(current: Reading) -> QuerySet[TaskAttempt]:
     return TaskAttempt.objects.filter(execution_id=current.execution.pk)
 
@@ -90,7 +96,7 @@ def _rows(current: Reading) -> QuerySet[TaskAttempt]:
 def _reading(
     current: Reading, row: TaskAttempt, size: int | None, data: bytes | None
 ) -> Reading:
-    if row.attempt_number == current.execution.attempt_number:
+    if _is_current(current, row.attempt_number):
         return current
     execution = replace(
         current.execution,

@@ -38,6 +38,7 @@ STATUS = {
 class RayBackend(BaseTaskBackend):
     """`TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}`."""
 
+    supports_defer = True
     supports_get_result = True
 
     def enqueue[**P, R](

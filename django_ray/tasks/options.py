@@ -19,7 +19,14 @@ from django.tasks.base import Task, TaskResult
 from msgspec import UNSET, UnsetType
 
 from django_ray import conf
-from django_ray.conf import Options, Profile, RetentionDays, TimeoutSeconds
+from django_ray.conf import (
+    Attempts,
+    BackoffSeconds,
+    Options,
+    Profile,
+    RetentionDays,
+    TimeoutSeconds,
+)
 from django_ray.errors import ConfigurationError
 from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
@@ -42,6 +49,9 @@ class RayOptions(TypedDict, total=False):
     `effects`: `declared` where a compiled graph has effects outside of it.
     `retention_days`: how long detail is kept after the end, 0 to 30. `timeout_seconds`: how
     long one attempt may take from its start, 1 to 2,592,000; None is for ever.
+    `max_attempts`: how often it runs at most, 1 to 100, when it fails, is lost or times out.
+    `backoff_seconds`: the pause before the second attempt; it doubles up to
+    `backoff_max_seconds`, both 0 to 86,400.
     """
 
     policy: ReportingPolicy | Literal["full", "summary", "terminal_only", "disabled"]
@@ -50,6 +60,9 @@ class RayOptions(TypedDict, total=False):
     strategy: SelectionPolicy | Literal["dynamic", "compiled_graph", "automatic"]
     effects: Effects | Literal["read_only", "declared"]
     timeout_seconds: int | None
+    max_attempts: int
+    backoff_seconds: int
+    backoff_max_seconds: int
 
 
 class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +74,9 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategy: SelectionPolicy | UnsetType = UNSET
     effects: Effects | UnsetType = UNSET
     timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
+    max_attempts: Attempts | UnsetType = UNSET
+    backoff_seconds: BackoffSeconds | UnsetType = UNSET
+    backoff_max_seconds: BackoffSeconds | UnsetType = UNSET
 
     def over(self, options: Options) -> Options:
         """Return `options` with what is chosen here in place."""
@@ -71,6 +87,9 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "strategy": self.strategy,
             "effects": self.effects,
             "timeout_seconds": self.timeout_seconds,
+            "max_attempts": self.max_attempts,
+            "backoff_seconds": self.backoff_seconds,
+            "backoff_max_seconds": self.backoff_max_seconds,
         }
         changes = {name: value for name, value in chosen.items() if value is not UNSET}
         return msgspec.structs.replace(options, **changes)

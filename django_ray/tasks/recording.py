@@ -19,7 +19,7 @@ from django_ray.protocol.vocabulary import WorkflowState
 from django_ray.tasks import backend, outcome, transitions
 from django_ray.tasks.interruption import Why
 from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
-from django_ray.tasks.transitions import Held, Recorded, Stale
+from django_ray.tasks.transitions import Held, Recorded, Retrying, Stale
 from django_ray.tasks.watch import Fleet
 
 STATES = {
@@ -96,15 +96,17 @@ class Recorder:
         )
         self._close(held, recorded)
 
-    def _close(self, held: Held, recorded: Recorded | Stale) -> None:
+    def _close(self, held: Held, recorded: Recorded | Retrying | Stale) -> None:
         """Tell Django, and let go of the run's processes: the row has its outcome.
 
-        A run that goes on under another worker's lease is left alone.
+        An attempt that another follows is no end for Django. A run that goes on under
+        another worker's lease is left alone.
         """
-        if isinstance(recorded, Recorded):
-            announce(recorded.execution)
-        elif transitions.is_active(held.identity):
-            return
+        match recorded:
+            case Recorded(execution):
+                announce(execution)
+            case Stale() if transitions.is_active(held.identity):
+                return
         try:
             self._fleet.release(held.identity)
         except Exception:

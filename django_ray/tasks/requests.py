@@ -1,4 +1,4 @@
-"""What is asked of an execution from outside, by its public id: to cancel it.
+"""What is asked of an execution from outside, by its public id: to cancel or retry it.
 
 Any process with the project's settings may ask; none of it needs Ray. What is under way is
 a worker's to end, so there the row only says what is asked. Contract 3.
@@ -12,11 +12,13 @@ from django.db import transaction
 
 from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol.vocabulary import ExecutionState
+from django_ray.tasks import retrying
 from django_ray.tasks.recording import announce
-from django_ray.tasks.transitions import ADOPTABLE, UNREAD, Recorded, Stale
+from django_ray.tasks.retrying import RETRIED
+from django_ray.tasks.transitions import ADOPTABLE, UNREAD, WAITING, Recorded, Stale
 
-WAITING = (ExecutionState.QUEUED, ExecutionState.RETRY_WAIT)
-"""The states in which nothing of an execution runs."""
+REPEATABLE = (*RETRIED, ExecutionState.CANCELLED)
+"""The ends after which an execution may be asked to run once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,23 @@ def cancel(
         execution.cancel_requested_at = execution.cancel_requested_at or now
         execution.save(update_fields=["cancel_requested_at"])
         return Requested()
+
+
+def retry(public_id: uuid.UUID) -> Recorded | Stale | None:
+    """Let an execution that ended without success be claimed once more, at once.
+
+    None when there is none of this id; Stale when it goes on or has succeeded. Under the
+    row's lock, in one transaction. Its attempts stay, the next has the next number; when
+    that one fails too, the options' own attempts are counted from the first.
+    """
+    with transaction.atomic():
+        execution = _lock(public_id)
+        if execution is None:
+            return None
+        if execution.state not in REPEATABLE:
+            return Stale()
+        retrying.reset(execution)
+        return Recorded(execution)
 
 
 def _end(execution: RayTaskExecution, now: datetime) -> None:

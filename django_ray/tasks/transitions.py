@@ -6,6 +6,7 @@ its own `lease_epoch`; leases live on the database's clock. Contract 4.6, 4.14.
 """
 
 import json
+import random
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ from django_ray.identity import RunIdentity
 from django_ray.models.executions import ExecutionLease, RayTaskExecution, TaskAttempt
 from django_ray.protocol import plan
 from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
-from django_ray.tasks import ending, leases
+from django_ray.tasks import ending, leases, retrying
 from django_ray.tasks.ending import End
 from django_ray.tasks.outcome import Failed
 
 ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
 """The states in which a run owns its row."""
+
+WAITING = (ExecutionState.QUEUED, ExecutionState.RETRY_WAIT)
+"""The states in which nothing of an execution runs."""
 
 ADOPTABLE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
 """The states in which a run needs a worker that watches it."""
@@ -71,6 +75,11 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrying:
+    """The attempt's end is committed, and the execution waits for its next one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stale:
     """The row is another run's or another worker's, or ended: nothing changed."""
 
@@ -86,22 +95,22 @@ def claim(
 ) -> Held | None:
     """Claim the first execution that is ready, by priority, then age; None if none is.
 
+    Ready is what is queued or waits for a retry, once its `run_after` has come on the
+    database's clock. One statement where nothing is.
     Attempt and generation rise by one, the run is a new one, the plan is pinned; the
     lease is taken with a raised epoch. Workers pass over what another is claiming.
     """
+    ready = RayTaskExecution.objects.filter(
+        Q(run_after__isnull=True) | Q(run_after__lte=Now()),
+        state__in=WAITING,
+        queue_name__in=queues,
+        backend__in=backends,
+    ).order_by(F("priority").desc(), "enqueued_at", "id")
+    if not ready.exists():
+        return None
     with transaction.atomic():
-        execution = (
-            RayTaskExecution.objects.select_for_update(skip_locked=True)
-            .defer(*UNREAD)
-            .filter(
-                Q(run_after__isnull=True) | Q(run_after__lte=now),
-                state=ExecutionState.QUEUED,
-                queue_name__in=queues,
-                backend__in=backends,
-            )
-            .order_by(F("priority").desc(), "enqueued_at", "id")
-            .first()
-        )
+        locked = ready.select_for_update(skip_locked=True)
+        execution = locked.defer(*UNREAD).first()
         if execution is None:
             return None
         execution.state = ExecutionState.CLAIMED
@@ -230,9 +239,11 @@ def succeed(held: Held, result: bytes, *, now: datetime) -> Recorded | Stale:
 
 def fail(
     held: Held, state: WorkflowState, error: Failed, *, reason: str, now: datetime
-) -> Recorded | Stale:
+) -> Recorded | Retrying | Stale:
     """Record an end without result, with the attempt's error; `reason` is a fixed word.
 
+    Where the execution's options have an attempt left it waits for that one, reset in the
+    same transaction: what this one came to is the attempt's.
     A run that came to no end of its own while its cancellation is asked for is CANCELLED.
     """
     with transaction.atomic():
@@ -243,6 +254,8 @@ def fail(
             state, reason = WorkflowState.CANCELLED, "cancelled"
         ending.record(execution, held.identity, End(state, reason, error), now=now)
         _let_go(execution)
+        if retrying.again(execution, random.random()):
+            return Retrying()
         return Recorded(execution)
 
 

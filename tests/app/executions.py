@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from django.db.models.functions import Now
+from django.tasks.base import Task
 
 from django_ray.models.executions import ExecutionLease, RayTaskExecution
 from django_ray.tasks import transitions
@@ -26,15 +27,15 @@ def claim(owner: str = "worker", **changes: object) -> Held | None:
     return transitions.claim(**{**terms, **changes})
 
 
-def claimed() -> Held:
-    taskbook.plain.enqueue()
+def claimed(task: Task = taskbook.plain) -> Held:
+    task.enqueue()
     held = claim()
     assert held is not None
     return held
 
 
-def running() -> Held:
-    held = claimed()
+def running(task: Task = taskbook.plain) -> Held:
+    held = claimed(task)
     started = transitions.start(held.identity, now=NOW, again=False)
     assert isinstance(started, transitions.Recorded)
     return held
@@ -55,6 +56,11 @@ def adopt(owner: str = "another", **changes: object) -> transitions.Orphan | Non
 def abandon(ago: timedelta = timedelta(seconds=1)) -> None:
     """Let every lease have ended so long ago."""
     ExecutionLease.objects.update(expires_at=Now() - ago)
+
+
+def come_due() -> None:
+    """Let the time have come that every execution waits for."""
+    RayTaskExecution.objects.update(run_after=Now() - timedelta(seconds=1))
 
 
 def row(held: Held) -> RayTaskExecution:

@@ -25,6 +25,12 @@ def brief(*args, **kwargs):
     return None
 
 
+@task
+@ray_options(max_attempts=3, backoff_seconds=10, backoff_max_seconds=60)
+def stubborn(*args, **kwargs):
+    return None
+
+
 def measured(function):
     @functools.wraps(function)
     def call(*args):

@@ -1,5 +1,7 @@
 """The Django Tasks backend over its rows."""
 
+from datetime import timedelta
+
 import pytest
 from django.tasks import TaskResultStatus, default_task_backend
 from django.tasks.exceptions import (
@@ -15,7 +17,7 @@ from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
 from django_ray.tasks import backend, outcome, transitions
 from tests.app import taskbook
-from tests.app.executions import LATER, NOW, claim, claimed, row, running
+from tests.app.executions import LATER, NOW, claim, claimed, come_due, row, running
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +38,9 @@ def test_enqueue_makes_one_queued_row_with_its_arguments_and_options():
         "retention_days": 7,
         "profile": {"name": "v1", "values": {}},
         "timeout_seconds": None,
+        "max_attempts": 1,
+        "backoff_seconds": 10,
+        "backoff_max_seconds": 600,
     }
     assert (execution.attempt_number, execution.run_id) == (0, None)
 
@@ -95,11 +100,21 @@ def test_enqueued_signal_carries_the_result():
     assert seen == [(backend.RayBackend, result.id)]
 
 
+def test_deferred_task_is_claimed_when_its_time_has_come():
+    later = timezone.now() + timedelta(hours=1)
+    result = taskbook.plain.using(run_after=later).enqueue()
+    assert RayTaskExecution.objects.get().run_after == later
+    assert taskbook.plain.get_result(result.id).task.run_after == later
+    assert claim() is None
+
+    come_due()
+
+    assert str(row(claim()).public_id) == result.id
+
+
 def test_what_comes_later_is_refused_by_the_framework():
     with pytest.raises(InvalidTask):
         taskbook.plain.using(priority=1)
-    with pytest.raises(InvalidTask):
-        taskbook.plain.using(run_after=timezone.now())
     with pytest.raises(InvalidTask):
         taskbook.plain.using(queue_name="no-such-queue")
 

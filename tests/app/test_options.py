@@ -67,7 +67,8 @@ def test_call_may_take_away_the_time_out_of_the_settings(settings):
 @pytest.mark.django_db
 def test_options_of_an_earlier_version_parse():
     row = RayTaskExecution.objects.get(public_id=taskbook.plain.enqueue().id)
-    added = {"timeout_seconds"}
+    added = {"timeout_seconds", "max_attempts"}
+    added |= {"backoff_seconds", "backoff_max_seconds"}
 
     kept = {key: row.options[key] for key in row.options.keys() - added}
 
@@ -111,6 +112,10 @@ BAD = [
     {"timeout_seconds": 0},
     {"timeout_seconds": 2_592_001},
     {"timeout_seconds": 1.5},
+    {"max_attempts": 0},
+    {"max_attempts": 101},
+    {"backoff_seconds": -1},
+    {"backoff_max_seconds": 86_401},
     {"polcy": "full"},
 ]
 

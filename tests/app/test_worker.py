@@ -14,7 +14,16 @@ from django_ray.protocol import summary as summaries
 from django_ray.tasks import outcome, transitions, worker
 from django_ray.tasks.worker import Terms, Worker
 from tests.app import taskbook
-from tests.app.executions import LEASE, NOW, abandon, adopt, claim, claimed, running
+from tests.app.executions import (
+    LEASE,
+    NOW,
+    abandon,
+    adopt,
+    claim,
+    claimed,
+    come_due,
+    running,
+)
 
 
 class Hosts:
@@ -94,9 +103,9 @@ class Desk:
     def step(self):
         return self.worker.step(claiming=True)
 
-    def started(self):
+    def started(self, task=taskbook.plain):
         """Enqueue one execution and let its host start and its outer task begin."""
-        taskbook.plain.enqueue()
+        task.enqueue()
         self.step()
         identity = self.hosts.started[-1]
         transitions.start(identity, now=self.clock(), again=False)
@@ -166,6 +175,25 @@ def test_success_is_recorded_announced_and_let_go(desk, finished):
     assert desk.hosts.released == [identity]
     assert desk.worker.is_idle
     assert [result.return_value for result in finished] == [{"n": 1}]
+
+
+def test_attempt_that_another_follows_is_let_go_and_not_announced(desk, finished):
+    first = desk.started(taskbook.stubborn)
+    desk.hosts.said[first.run_id] = Lost("ActorDiedError")
+
+    desk.step()
+    assert row(first).state == "RETRY_WAIT"
+    assert desk.hosts.released == [first]
+    assert finished == []
+    come_due()
+    desk.step()
+    second = desk.hosts.started[-1]
+    transitions.start(second, now=desk.clock(), again=False)
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+    desk.step()
+
+    assert row(second).state == "SUCCEEDED"
+    assert [result.return_value for result in finished] == [1]
 
 
 @pytest.mark.parametrize(

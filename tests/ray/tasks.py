@@ -12,6 +12,8 @@ from django_ray.errors import InvocationFailed
 from django_ray.lifecycle.budgets import Deadlines
 from django_ray.workflow import compiled, fan_out, preview, report, run
 from tests.ray import parts
+from django_ray.tasks.options import ray_options
+from django_ray.workflow import fan_out, preview, report, run
 
 SECRET = "hunter2-of-the-tests"
 TOKEN = "ghp_" + "0123456789" * 3
@@ -150,6 +152,16 @@ def wait_for(path):
 def patient(path):
     """One leaf that waits for a file."""
     return list(fan_out(wait_for, [path]))
+
+
+@task(takes_context=True)
+@ray_options(max_attempts=2, backoff_seconds=0)
+def second_time(context, count):
+    """Do some work, and fail the first time."""
+    found = sum(fan_out(double, range(count)))
+    if context.attempt < 2:
+        raise ValueError(f"password={SECRET}")
+    return found
 
 
 @task(takes_context=True)

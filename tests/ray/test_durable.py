@@ -118,3 +118,20 @@ def test_run_over_its_time_ends_with_its_leaf(worker, tmp_path):
     assert "(timed_out)" in result.errors[0].traceback
     assert states() == ["CANCELLED"]
     assert audit(str(row_of(result).run_id)).findings == ()
+
+
+def test_task_that_fails_once_succeeds_at_its_second_attempt(worker):
+    result = work(worker, tasks.second_time.enqueue(3))
+
+    assert (result.return_value, result.attempts) == (6, 2)
+    (error,) = result.errors
+    assert error.exception_class is ValueError
+    row = row_of(result)
+    assert (row.state, row.attempt_number) == ("SUCCEEDED", 2)
+    assert row.execution_generation == 2
+    first, second = row.attempts.order_by("attempt_number")
+    assert (first.state, second.state) == ("FAILED", "SUCCEEDED")
+    assert bytes(first.terminal_summary) != bytes(second.terminal_summary)
+    assert summary_of(result).node_counts.succeeded == 3
+    for attempt in (first, second):
+        assert audit(str(attempt.run_id)).findings == ()
