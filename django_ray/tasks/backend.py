@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+from django.db import transaction
 from django.tasks.backends.base import BaseTaskBackend
 from django.tasks.base import Task, TaskError, TaskResult, TaskResultStatus
 from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
@@ -18,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
 from django_ray.protocol.vocabulary import ExecutionState
-from django_ray.tasks import outcome
+from django_ray.tasks import outcome, waking
 from django_ray.tasks.options import RayOptions, in_force
 
 STATUS = {
@@ -38,15 +39,17 @@ STATUS = {
 class RayBackend(BaseTaskBackend):
     """`TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}`."""
 
+    supports_async_task = True
     supports_defer = True
     supports_get_result = True
+    supports_priority = True
 
     def enqueue[**P, R](
         self, task: "Task[P, R]", args: Sequence[object], kwargs: Mapping[str, object]
     ) -> "TaskResult[P, R]":
         """Store the task as one row; it is claimed once the transaction commits.
 
-        The options in force now are frozen into it. Raises TypeError or ValueError for
+        A worker that waits is woken then. The options in force now are frozen into it. Raises TypeError or ValueError for
         arguments that cannot be stored as JSON.
         """
         return self.enqueue_with(task, {}, args, kwargs)
@@ -63,16 +66,19 @@ class RayBackend(BaseTaskBackend):
         arguments = outcome.storable(
             {"args": args, "kwargs": kwargs}, "arguments", outcome.RESULT
         )
-        execution = RayTaskExecution.objects.create(
-            task_path=task.module_path,
-            backend=self.alias,
-            queue_name=task.queue_name,
-            priority=task.priority,
-            run_after=task.run_after,
-            arguments=json.loads(arguments),
-            options=msgspec.to_builtins(in_force(task, options)),
-            enqueued_at=timezone.now(),
-        )
+        frozen = msgspec.to_builtins(in_force(task, options))
+        with transaction.atomic():
+            execution = RayTaskExecution.objects.create(
+                task_path=task.module_path,
+                backend=self.alias,
+                queue_name=task.queue_name,
+                priority=task.priority,
+                run_after=task.run_after,
+                arguments=json.loads(arguments),
+                options=frozen,
+                enqueued_at=timezone.now(),
+            )
+            waking.wake(task.queue_name)
         result = _result(execution, task, ())
         task_enqueued.send(type(self), task_result=result)
         return result

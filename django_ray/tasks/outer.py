@@ -7,8 +7,10 @@ function runs, and its outcome is the task's. Architecture 2, contract 4.12.
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import cast
 
 import msgspec
 from django.db import close_old_connections, connection, connections
@@ -28,7 +30,7 @@ from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.redaction import Redactor
 from django_ray.protocol.vocabulary import ReportingPolicy
-from django_ray.tasks import backend, envelope, outcome, transitions
+from django_ray.tasks import backend, coroutines, envelope, outcome, transitions
 from django_ray.tasks.outcome import Cancelled, Failed, Outcome, Refused, Succeeded
 from django_ray.tasks.transitions import Recorded, Stale
 
@@ -98,12 +100,14 @@ class _Call:
         result = backend.result_of(execution)
         return cls(result.task, result)
 
-    def __call__(self) -> object:
+    def __call__(self, stop: Callable[[], object]) -> object:
         args, kwargs = self.result.args, self.result.kwargs
         if self.task.takes_context:
-            context = TaskContext(task_result=self.result)
-            return self.task.call(context, *args, **kwargs)
-        return self.task.call(*args, **kwargs)
+            args = [TaskContext(task_result=self.result), *args]
+        value = self.task.func(*args, **kwargs)
+        if iscoroutinefunction(self.task.func):
+            return coroutines.run(cast("Awaitable[object]", value), stop)
+        return value
 
 
 def settings_of(execution: RayTaskExecution, identity: RunIdentity) -> RunSettings:
@@ -139,11 +143,11 @@ class _Run:
         if self._producer is not None:
             self._producer.start()
 
-    def execute(self, call: Callable[[], object]) -> Outcome:
+    def execute(self, call: Callable[[Callable[[], object]], object]) -> Outcome:
         """Call the function, tell the collector how it ended, and return the outcome."""
         try:
             with coordinator.activate(self._coordinator):
-                value = call()
+                value = call(self._coordinator.stop)
         except KeyboardInterrupt as exc:
             self._end("CANCELLED", exc)
             return Cancelled()

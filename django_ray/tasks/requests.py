@@ -12,7 +12,7 @@ from django.db import transaction
 
 from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol.vocabulary import ExecutionState
-from django_ray.tasks import retrying
+from django_ray.tasks import retrying, waking
 from django_ray.tasks.recording import announce
 from django_ray.tasks.retrying import RETRIED
 from django_ray.tasks.transitions import ADOPTABLE, UNREAD, WAITING, Recorded, Stale
@@ -64,6 +64,7 @@ def retry(public_id: uuid.UUID) -> Recorded | Stale | None:
         if execution.state not in REPEATABLE:
             return Stale()
         retrying.reset(execution)
+        waking.wake(execution.queue_name)
         return Recorded(execution)
 
 

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from types import FrameType
@@ -32,6 +31,7 @@ from django_ray.errors import ConfigurationError
 from django_ray.tasks.backend import RayBackend
 from django_ray.tasks.fleet import RayFleet
 from django_ray.tasks.reconcile import reconcile
+from django_ray.tasks.waking import Listener
 from django_ray.tasks.worker import Terms, Worker
 
 POLL_S = 0.1
@@ -66,14 +66,20 @@ def serve(
         )
         say(f"Worker {terms.owner} serves {', '.join(sorted(queues))}.")
         with _reconciling():
-            _work(Worker(terms, RayFleet(), timezone.now), stop, say)
+            listener = Listener(terms.queues)
+            _work(Worker(terms, RayFleet(), timezone.now), listener.wait, stop, say)
     say("Worker has ended.")
 
 
-def _work(worker: Worker, stop: "_Stop", say: Callable[[str], object]) -> None:
+def _work(
+    worker: Worker,
+    wait: Callable[[float], bool],
+    stop: "_Stop",
+    say: Callable[[str], object],
+) -> None:
     stop.may_leave = True
     try:
-        worker.run(lambda: stop.is_set, time.sleep, poll_s=POLL_S, idle_s=IDLE_S)
+        worker.run(lambda: stop.is_set, wait, poll_s=POLL_S, idle_s=IDLE_S)
     except KeyboardInterrupt:
         say("Leaving what runs.")
     finally:

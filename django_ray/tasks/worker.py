@@ -30,6 +30,9 @@ the cluster instead of failing with it."""
 ANSWER_S = 0.5
 """How long a step waits for one host."""
 
+LOOK_PAUSE = timedelta(seconds=2)
+"""How often a worker looks for work that nobody told it of."""
+
 ADOPT_PAUSE = timedelta(seconds=2)
 """How often at most a worker looks for runs that nobody watches."""
 
@@ -74,15 +77,25 @@ class Worker:
     def run(
         self,
         stopping: Callable[[], bool],
-        wait: Callable[[float], object],
+        wait: Callable[[float], bool],
         *,
         poll_s: float,
         idle_s: float,
     ) -> None:
-        """Work until it is `stopping`, then until what is under way has ended."""
+        """Work until it is `stopping`, then until what is under way has ended.
+
+        It looks for work when something has moved, when `wait` says that there may be
+        some, and else every two seconds.
+        """
+        look_at = self._clock()
         while not (stopping() and self.is_idle):
-            if not self.step(claiming=not stopping()):
-                wait(idle_s if self.is_idle else poll_s)
+            now = self._clock()
+            is_looking = not stopping() and now >= look_at
+            if is_looking:
+                look_at = now + LOOK_PAUSE
+            moved = self.step(claiming=is_looking)
+            if moved or wait(idle_s if self.is_idle else poll_s):
+                look_at = now
 
     def step(self, *, claiming: bool) -> bool:
         """Renew, record, claim; say whether anything moved.

@@ -12,6 +12,11 @@ def plain(*args, **kwargs):
     return None
 
 
+@task
+async def coroutine(number):
+    return number
+
+
 @task(takes_context=True)
 def contextual(context, number):
     return number

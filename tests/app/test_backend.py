@@ -1,8 +1,11 @@
 """The Django Tasks backend over its rows."""
 
+import threading
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
 from django.tasks import TaskResultStatus, default_task_backend
 from django.tasks.exceptions import (
     InvalidTask,
@@ -112,11 +115,60 @@ def test_deferred_task_is_claimed_when_its_time_has_come():
     assert str(row(claim()).public_id) == result.id
 
 
-def test_what_comes_later_is_refused_by_the_framework():
-    with pytest.raises(InvalidTask):
-        taskbook.plain.using(priority=1)
+def test_queue_that_nobody_named_is_refused_by_the_framework():
     with pytest.raises(InvalidTask):
         taskbook.plain.using(queue_name="no-such-queue")
+
+
+def test_backend_claims_what_the_framework_asks_about():
+    for name in ("defer", "priority", "async_task", "get_result"):
+        assert getattr(default_task_backend, f"supports_{name}")
+
+
+def test_higher_priority_is_claimed_first_then_the_older():
+    ids = [
+        taskbook.plain.using(priority=priority).enqueue().id
+        for priority in (0, 100, -100, 100)
+    ]
+
+    claimed_ids = [str(row(claim()).public_id) for _ in ids]
+
+    assert claimed_ids == [ids[1], ids[3], ids[0], ids[2]]
+
+
+def test_async_task_is_enqueued_and_read_in_async_code():
+    async def enqueue():
+        result = await taskbook.coroutine.aenqueue(1)
+        return await taskbook.coroutine.aget_result(result.id)
+
+    result = async_to_sync(enqueue)()
+
+    assert result.args == [1]
+    assert RayTaskExecution.objects.get().task_path == "tests.app.taskbook.coroutine"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_task_is_claimed_after_its_transaction_has_committed():
+    found = []
+
+    def look():
+        try:
+            found.append(claim())
+        finally:
+            connection.close()
+
+    def elsewhere():
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(10)
+
+    with transaction.atomic():
+        taskbook.plain.enqueue()
+        elsewhere()
+    elsewhere()
+
+    assert found[0] is None
+    assert found[1] is not None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.db.utils import OperationalError
 from django.tasks.signals import task_finished
+from django.test.utils import CaptureQueriesContext
 
 from actors.names import Ended, Lost, Running
 from django_ray.identity import RunIdentity
@@ -479,6 +480,42 @@ def test_worker_drains_before_it_ends(desk):
 
     assert waits == [0.1] * 3
     assert row(identity).state == "SUCCEEDED"
+
+
+def test_idle_worker_makes_at_most_a_statement_a_second(desk):
+    began = desk.clock.now
+
+    def wait(seconds):
+        desk.clock.now += timedelta(seconds=seconds)
+
+    with CaptureQueriesContext(connection) as asked:
+        desk.worker.run(
+            lambda: desk.clock.now - began >= timedelta(minutes=2),
+            wait,
+            poll_s=0.1,
+            idle_s=0.5,
+        )
+
+    assert 60 <= len(asked) <= 120
+
+
+def test_worker_that_is_told_of_work_looks_for_it_at_once(desk):
+    waits = []
+
+    def wait(seconds):
+        """Tell of work the second time; then let the run end."""
+        waits.append(len(desk.hosts.started))
+        if len(waits) == 2:
+            taskbook.plain.enqueue()
+            return True
+        if desk.hosts.started:
+            desk.hosts.ends(outcome.Succeeded(b"1"))
+        return False
+
+    desk.worker.run(lambda: len(waits) == 3, wait, poll_s=0.1, idle_s=0.5)
+
+    assert waits == [0, 0, 1]
+    assert desk.worker.is_idle
 
 
 def test_idle_worker_waits_longer(desk):

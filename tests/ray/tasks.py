@@ -165,6 +165,20 @@ def second_time(context, count):
 
 
 @task(takes_context=True)
+async def asynchronous(context, count):
+    """Ask the database, and fan out from a thread beside the event loop."""
+    found = await asynchronous.aget_result(context.task_result.id)
+    doubled = await asyncio.to_thread(lambda: list(fan_out(double, range(count))))
+    return [found.status, sum(doubled)]
+
+
+@task
+async def patient_thread(path):
+    """One leaf that waits for a file, driven from a thread beside the event loop."""
+    return await asyncio.to_thread(lambda: list(fan_out(wait_for, [path])))
+
+
+@task(takes_context=True)
 def attempt(context):
     return [context.attempt, context.task_result.id]
 

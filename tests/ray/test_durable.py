@@ -89,8 +89,9 @@ def states():
     return [decode_detail(bytes(record)).state for record in rows]
 
 
-def test_running_task_is_cancelled_with_its_leaf_in_flight(worker, tmp_path):
-    result = tasks.patient.enqueue(str(tmp_path / "never"))
+@pytest.mark.parametrize("task", [tasks.patient, tasks.patient_thread])
+def test_running_task_is_cancelled_with_its_leaf_in_flight(worker, tmp_path, task):
+    result = task.enqueue(str(tmp_path / "never"))
     step_until(worker, lambda: has_a_leaf_in_flight(result))
 
     requests.cancel(row_of(result).public_id, now=timezone.now())
@@ -135,3 +136,10 @@ def test_task_that_fails_once_succeeds_at_its_second_attempt(worker):
     assert summary_of(result).node_counts.succeeded == 3
     for attempt in (first, second):
         assert audit(str(attempt.run_id)).findings == ()
+
+
+def test_async_task_runs_with_its_nodes_and_the_database(worker):
+    result = work(worker, tasks.asynchronous.enqueue(3))
+
+    assert result.return_value == ["RUNNING", 6]
+    assert summary_of(result).node_counts.succeeded == 3
