@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+HEED_S = 0.2
+"""How long an interruption may wait for an event loop that has nothing to do."""
+
 
 def run(coroutine: Awaitable[object], stop: Callable[[], object]) -> object:
     """Run a coroutine to its end and return its value, in an event loop of its own.
@@ -25,9 +28,17 @@ def run(coroutine: Awaitable[object], stop: Callable[[], object]) -> object:
             raise
 
 
+async def _heed() -> None:
+    """Keep the loop from waiting for long: Ray's interrupt wakes no system call."""
+    while True:
+        await asyncio.sleep(HEED_S)
+
+
 async def _closing(coroutine: Awaitable[object]) -> object:
     """Await a coroutine, then close what the thread of its database calls has opened."""
+    heeding = asyncio.ensure_future(_heed())
     try:
         return await coroutine
     finally:
+        heeding.cancel()
         await sync_to_async(connections.close_all)()

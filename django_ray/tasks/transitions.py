@@ -164,7 +164,8 @@ def adopt(
             backend__in=backends,
         )
         .exclude(pk__in=watched)
-        .order_by("pk")
+        # Not by key: its index also leads past everything that has ended.
+        .order_by("claimed_at", "pk")
     )
     if not abandoned.exists():
         return None

@@ -35,7 +35,8 @@ class Listener:
         try:
             connection.ensure_connection()
             wrapped = connection.connection
-            if wrapped is not self._listening:
+            is_new = wrapped is not self._listening
+            if is_new:
                 with connection.cursor() as cursor:
                     cursor.execute(f"LISTEN {CHANNEL}")
                 self._listening = wrapped

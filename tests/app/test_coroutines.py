@@ -1,7 +1,9 @@
 """Coroutines of async tasks, run in the main thread of their process."""
 
+import _thread
 import asyncio
 import signal
+import threading
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -52,6 +54,14 @@ def test_interruption_reaches_what_is_awaited_and_what_was_begun_beside_it():
 
     assert run(both()) == ("interrupted", 1)
     assert sorted(ended) == ["awaited", "beside"]
+
+
+def test_interruption_that_is_no_signal_reaches_a_loop_with_nothing_to_do():
+    async def idle():
+        threading.Timer(0.05, _thread.interrupt_main).start()
+        await asyncio.Event().wait()
+
+    assert run(idle()) == ("interrupted", 1)
 
 
 def test_interruption_reaches_code_that_does_not_await():

@@ -138,7 +138,7 @@ def crashing():
     os._exit(3)
 
 
-@ray.remote
+@ray.remote(num_cpus=0.1)
 def wait_for(path):
     """Wait for a file, and return what is in it."""
     pause = threading.Event()
