@@ -1,7 +1,8 @@
 """The worker's process: joins a Ray, or starts one, and works until a signal.
 
 The first SIGTERM or Ctrl-C drains: nothing more is claimed, what runs is watched to its
-end. The second leaves at once; on a cluster the runs go on, under a lease that ends.
+end. The second leaves at once, and other workers adopt what it leaves: on a cluster the runs
+go on, of a local Ray they are LOST.
 """
 
 import contextlib
@@ -28,6 +29,7 @@ from actors import remote
 from actors.local import Address, LocalRay, node_environment
 from django_ray import conf
 from django_ray.errors import ConfigurationError
+from django_ray.tasks import transitions
 from django_ray.tasks.backend import RayBackend
 from django_ray.tasks.fleet import RayFleet
 from django_ray.tasks.reconcile import reconcile
@@ -68,7 +70,20 @@ def serve(
         with _reconciling():
             listener = Listener(terms.queues)
             _work(Worker(terms, RayFleet(), timezone.now), listener.wait, stop, say)
+    # After a local Ray has ended: nothing of its runs goes on when they are adopted.
+    _leave(terms.owner, is_over=address is None)
     say("Worker has ended.")
+
+
+def _leave(owner: str, *, is_over: bool) -> None:
+    """Let other workers have at once what this one leaves behind; else the leases end."""
+    try:
+        left = transitions.leave(owner, is_over=is_over)
+    except (OperationalError, InterfaceError):
+        logger.warning("PostgreSQL is away: the leases end by themselves.")
+    else:
+        if left:
+            logger.warning("Left %s runs to other workers.", left)
 
 
 def _work(

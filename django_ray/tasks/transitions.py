@@ -202,6 +202,18 @@ def renew(held: Held, lease: timedelta) -> bool:
     return renewed == 1
 
 
+def leave(owner: str, *, is_over: bool) -> int:
+    """End every lease of a worker that leaves, so that others adopt at once; count them.
+
+    `is_over`: its cluster has ended with it, so whoever adopts need not wait for that
+    one's workers, and finds no host.
+    """
+    held = ExecutionLease.objects.filter(owner=owner)
+    if is_over:
+        return held.update(expires_at=Now(), cluster="")
+    return held.update(expires_at=Now())
+
+
 def is_active(identity: RunIdentity) -> bool:
     """Claim that exactly this run owns its row, whoever watches it."""
     return _rows(identity, ACTIVE).exists()

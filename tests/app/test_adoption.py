@@ -101,6 +101,25 @@ def test_run_of_another_cluster_is_left_to_its_own_workers_for_a_while():
     assert ExecutionLease.objects.get().cluster == "there"
 
 
+def test_what_a_worker_leaves_is_adopted_at_once():
+    held = running()
+
+    assert transitions.leave("somebody", is_over=True) == 0
+    assert adopt() is None
+    assert transitions.leave("worker", is_over=False) == 1
+
+    assert adopt(cluster="there") is None
+    assert adopt().held.identity == held.identity
+
+
+def test_what_a_worker_leaves_of_a_ray_that_has_ended_is_adopted_by_any_cluster():
+    held = running()
+
+    transitions.leave("worker", is_over=True)
+
+    assert adopt(cluster="there").held.identity == held.identity
+
+
 def test_worker_that_was_paused_while_its_run_was_adopted_records_nothing():
     held = running()
     abandon()

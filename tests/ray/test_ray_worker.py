@@ -11,7 +11,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from django_ray.models.executions import RayTaskExecution
 from django_ray.tasks import service
+from tests.app.test_worker import Desk
 from tests.ray import tasks
 from tests.ray.conftest import ROOT, SETTINGS, wait_until
 
@@ -87,6 +89,34 @@ def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tm
     assert worker.returncode == 0, said
     assert "Worker has ended." in said
     wait_until(lambda: not rays_of(tmp_path), 20)
+
+
+@pytest.mark.deep
+def test_run_of_a_worker_that_left_at_once_ends_lost(worker, tmp_path):
+    result = tasks.patient.enqueue(str(tmp_path / "never"))
+
+    def is_running():
+        assert worker.poll() is None, worker.communicate()[0]
+        return RayTaskExecution.objects.get(public_id=result.id).state == "RUNNING"
+
+    wait_until(is_running, 120)
+    worker.send_signal(signal.SIGTERM)
+    wait_until(lambda: worker.poll() is not None or leave(worker), 60)
+    said, _ = worker.communicate(timeout=60)
+    assert worker.returncode == 0, said
+    assert "Leaving what runs." in said
+    wait_until(lambda: not rays_of(tmp_path), 20)
+
+    desk = Desk()
+    desk.step()
+
+    assert RayTaskExecution.objects.get(public_id=result.id).state == "LOST"
+
+
+def leave(worker):
+    """Send the second signal, again and again: the first may not have been seen yet."""
+    worker.send_signal(signal.SIGTERM)
+    return False
 
 
 def test_worker_that_can_join_no_ray_says_what_it_needs():
