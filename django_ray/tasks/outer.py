@@ -187,8 +187,13 @@ class _Run:
         try:
             if not self._coordinator.end(ended, error):
                 logger.warning("The end of a run was not committed in time.")
-            if self._producer is not None:
-                self._producer.stop()
+        except KeyboardInterrupt:
+            # The function had come to its end before it was to be interrupted.
+            logger.warning("The end of a run was interrupted.")
         except Exception:
             # Reporting never decides how a task ends.
             logger.exception("The end of a run could not be reported.")
+        finally:
+            # Ray gives the process to other tasks: nothing of this run may go on in it.
+            if self._producer is not None:
+                self._producer.stop()

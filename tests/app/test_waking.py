@@ -7,9 +7,11 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from django_ray.tasks import requests, waking
+from django_ray.models.executions import RayTaskExecution
+from django_ray.tasks import outcome, requests, waking
 from django_ray.tasks.waking import Listener
 from tests.app import taskbook
+from tests.app.test_worker import Desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,6 +35,19 @@ def elsewhere(call):
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(10)
+
+
+def cut():
+    """Let the server end this thread's connection."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+
+    def terminate():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+    elsewhere(terminate)
 
 
 def test_enqueued_task_wakes_a_worker_of_its_queue_once(listener):
@@ -80,15 +95,23 @@ def test_new_connection_is_listened_on_and_wakes_for_what_was_missed(listener):
 
 
 def test_connection_that_is_cut_is_waited_for_and_made_anew(listener):
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
-
-    def cut():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-
-    elsewhere(cut)
+    cut()
 
     assert not listener.wait(0.01)
     assert listener.wait(0.01)
+
+
+def test_worker_whose_connection_is_cut_goes_on_with_what_comes_meanwhile(listener):
+    desk = Desk()
+    acts = iter([cut, lambda: elsewhere(taskbook.plain.enqueue)])
+
+    def wait(seconds):
+        """Let something happen, then wait; what was started ends."""
+        next(acts, lambda: None)()
+        if desk.hosts.started:
+            desk.hosts.ends(outcome.Succeeded(b"1"))
+        return listener.wait(0.01)
+
+    desk.worker.run(lambda: bool(desk.hosts.started), wait, poll_s=0.01, idle_s=0.01)
+
+    assert RayTaskExecution.objects.get().state == "SUCCEEDED"

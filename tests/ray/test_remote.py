@@ -74,6 +74,17 @@ def test_host_is_listed_by_name_until_it_is_killed(ray_cluster):
     assert not remote.kill(name_of(run))
 
 
+def test_run_has_one_host_of_its_name(ray_cluster):
+    run = identity()
+    remote.start_host(run, entry="tests.ray.entries.where", payload=b"")
+
+    with pytest.raises(ValueError, match="already"):
+        remote.start_host(run, entry="tests.ray.entries.where", payload=b"")
+
+    assert remote.find_host(run.run_id, 1) is not None
+    assert remote.kill(name_of(run))
+
+
 def test_outer_task_whose_process_dies_is_lost(ray_cluster):
     run = identity()
 
