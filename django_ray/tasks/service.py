@@ -54,24 +54,26 @@ def serve(
 ) -> None:
     """Work at the Ray at `address`, on one of this machine's own when it is None."""
     settings = conf.current()
-    stop = _Stop()
-    with _signals(stop) as install, _joined(address, cpus, say) as found:
-        install()
-        terms = Terms(
-            owner=owner(),
-            cluster=cluster(found),
-            backends=our_backends(),
-            queues=queues,
-            concurrency=concurrency,
-            lease=timedelta(seconds=settings.lease_seconds),
-            redact=settings.redact,
-        )
-        say(f"Worker {terms.owner} serves {', '.join(sorted(queues))}.")
-        with _reconciling():
-            listener = Listener(terms.queues)
-            _work(Worker(terms, RayFleet(), timezone.now), listener.wait, stop, say)
-    # After a local Ray has ended: nothing of its runs goes on when they are adopted.
-    _leave(terms.owner, is_over=address is None)
+    stop, me = _Stop(), owner()
+    with _signals(stop) as install:
+        with _joined(address, cpus, say) as found:
+            install()
+            terms = Terms(
+                owner=me,
+                cluster=cluster(found),
+                backends=our_backends(),
+                queues=queues,
+                concurrency=concurrency,
+                lease=timedelta(seconds=settings.lease_seconds),
+                redact=settings.redact,
+            )
+            say(f"Worker {me} serves {', '.join(sorted(queues))}.")
+            with _reconciling():
+                listener = Listener(queues)
+                worker = Worker(terms, RayFleet(), timezone.now)
+                _work(worker, listener.wait, stop, say)
+        # After a local Ray has ended: nothing of its runs goes on when they are adopted.
+        _leave(me, is_over=address is None)
     say("Worker has ended.")
 
 
@@ -92,9 +94,16 @@ def _work(
     stop: "_Stop",
     say: Callable[[str], object],
 ) -> None:
+    def wait_or_leave(seconds: float) -> bool:
+        is_rung = wait(seconds)
+        if stop.is_leaving:
+            # The signal's own interrupt came where Python drops what is raised.
+            raise KeyboardInterrupt
+        return is_rung
+
     stop.may_leave = True
     try:
-        worker.run(lambda: stop.is_set, wait, poll_s=POLL_S, idle_s=IDLE_S)
+        worker.run(lambda: stop.is_set, wait_or_leave, poll_s=POLL_S, idle_s=IDLE_S)
     except KeyboardInterrupt:
         say("Leaving what runs.")
     finally:
@@ -224,6 +233,7 @@ class _Stop:
     """
 
     is_set = False
+    is_leaving = False
     may_leave = False
 
 
@@ -237,6 +247,7 @@ def _signals(stop: _Stop) -> Iterator[Callable[[], None]]:
     def drain(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set and stop.may_leave:
             stop.may_leave = False
+            stop.is_leaving = True
             raise KeyboardInterrupt
         stop.is_set = True
 
