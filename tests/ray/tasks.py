@@ -10,10 +10,9 @@ from ray.dag import MultiOutputNode
 
 from django_ray.errors import InvocationFailed
 from django_ray.lifecycle.budgets import Deadlines
+from django_ray.tasks.options import ray_options
 from django_ray.workflow import compiled, fan_out, preview, report, run
 from tests.ray import parts
-from django_ray.tasks.options import ray_options
-from django_ray.workflow import fan_out, preview, report, run
 
 SECRET = "hunter2-of-the-tests"
 TOKEN = "ghp_" + "0123456789" * 3

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django_ray.maintenance.audit import audit
 from django_ray.models.executions import ExecutionLease, RayTaskExecution
 from django_ray.models.progress import NodeDetail
+from django_ray.protocol import summary as summaries
 from django_ray.protocol.records import decode_detail
 from django_ray.tasks import requests, service
 from django_ray.tasks.options import enqueue_with
@@ -102,7 +103,8 @@ def test_runs_are_cancelled_timed_out_and_retried(worker, tmp_path):
     path = str(tmp_path / "never")
     cancelled = tasks.patient.enqueue(path)
     late = enqueue_with(tasks.patient, {"timeout_seconds": 3_600}, path)
-    retried = tasks.second_time.enqueue(3)
+    # Without a collector, which costs seconds for each attempt.
+    retried = enqueue_with(tasks.second_time, {"policy": "disabled"}, 3)
     work(worker, retried)
     step_until(worker, lambda: all(map(has_a_leaf_in_flight, (cancelled, late))))
 
@@ -121,7 +123,18 @@ def test_runs_are_cancelled_timed_out_and_retried(worker, tmp_path):
     assert (retried.return_value, retried.attempts) == (6, 2)
     assert [error.exception_class for error in retried.errors] == [ValueError]
     assert row_of(retried).execution_generation == 2
-    for attempt in row_of(retried).attempts.all():
+
+
+@pytest.mark.deep
+def test_both_attempts_keep_what_they_published(worker):
+    result = work(worker, tasks.second_time.enqueue(3))
+
+    assert summary_of(result).node_counts.succeeded == 3
+    first, second = row_of(result).attempts.order_by("attempt_number")
+    assert (first.state, second.state) == ("FAILED", "SUCCEEDED")
+    kept = summaries.decode(bytes(first.terminal_summary))
+    assert (kept.state, kept.node_counts.succeeded) == ("FAILED", 3)
+    for attempt in (first, second):
         assert audit(str(attempt.run_id)).findings == ()
 
 
