@@ -101,11 +101,11 @@ class Actor:
         self._connect = connect
         self._part = part
         self._go = threading.Semaphore(0)
-        self._news: queue.SimpleQueue[Actor] = queue.SimpleQueue()
+        self._news: queue.Queue[Actor] = queue.Queue()
         self._leaving = False
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
-    def start(self, news: "queue.SimpleQueue[Actor]") -> None:
+    def start(self, news: "queue.Queue[Actor]") -> None:
         """Connect, from the actor's thread; tell all that happens by `news`."""
         self._news = news
         self._thread.start()
@@ -177,7 +177,8 @@ class Theatre:
 
     def __init__(self, actors: Sequence[Actor], watch: Connection) -> None:
         self._watch = watch
-        self._news: queue.SimpleQueue[Actor] = queue.SimpleQueue()
+        # Not a SimpleQueue: CPython's may wait for ever once its time is over as it wakes.
+        self._news: queue.Queue[Actor] = queue.Queue()
         self.actors = {actor.name: actor for actor in actors}
         for actor in actors:
             actor.start(self._news)

@@ -298,6 +298,7 @@ def test_a_compiled_graph_takes_one_execution_and_what_is_serialized_as_it_is(co
     assert internals.is_own(actor)
 
 
+@pytest.mark.ray
 def test_a_live_graph_is_watched_and_its_loops_go_on(compiled):
     graph, _ = compiled
 
