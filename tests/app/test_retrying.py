@@ -179,9 +179,9 @@ def test_fence_refuses_the_writers_of_an_earlier_attempt():
     fail(first)
 
     with published.writer() as conn, conn.transaction():
-        assert fence.hold(conn, first.identity) is None
+        assert not fence.hold(conn, first.identity)
         again()
-        assert fence.hold(conn, first.identity) is None
+        assert not fence.hold(conn, first.identity)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -20,6 +20,14 @@ SETTINGS = "tests.settings"
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the cluster, so that no test starts one in the pass without Ray."""
+    for item in items:
+        if "ray_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.ray)
+
+
 @pytest.fixture(scope="session")
 def collector_dsn(tmp_path_factory, django_db_setup) -> Path:
     """The file from which collectors take their database."""

@@ -91,6 +91,7 @@ def test_many_invocations_are_one_session_two_nodes_and_one_topology(worker):
     assert summary.plan_fingerprint == row_of(result).plan_fingerprint
 
 
+@pytest.mark.deep
 def test_every_end_is_told_also_of_a_killed_participant_and_the_next_one_is_served(
     worker,
 ):
@@ -104,6 +105,7 @@ def test_every_end_is_told_also_of_a_killed_participant_and_the_next_one_is_serv
     assert [detail.state for detail in details] == [NodeState.SUCCEEDED] * 2
 
 
+@pytest.mark.deep
 def test_a_killed_owner_is_told_in_its_place(worker):
     result = work(worker, enqueue_with(tasks.owner_lost, COMPILED))
 

@@ -138,6 +138,7 @@ def test_a_participant_that_dies_in_a_call_ends_the_session_and_the_next_one_ser
         assert shop.state.identity.owner_epoch == 2
 
 
+@pytest.mark.deep
 def test_a_participant_that_dies_while_idle_is_found_at_the_next_submission():
     with owning(parts.obeying) as shop:
         shop.invoke("fine")
@@ -148,6 +149,7 @@ def test_a_participant_that_dies_while_idle_is_found_at_the_next_submission():
         assert shop.invoke("fine").values == ("fine",)
 
 
+@pytest.mark.deep
 def test_a_result_past_its_deadline_is_never_asked_for_again():
     deadlines = Deadlines(result=1, teardown=0.5)
     with owning(parts.obeying, deadlines=deadlines) as shop:

@@ -268,9 +268,12 @@ def test_an_argument_over_the_bound_reaches_the_method_unread(ray_cluster):
     ray.kill(actor)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def compiled(ray_cluster):
-    """A compiled graph of one actor that raises for 0, and its parts."""
+    """A compiled graph of one actor that raises for 0, and its parts.
+
+    Of one test: while it stands it takes a core from all others.
+    """
     actor = Counter.remote()
     with InputNode() as given:
         root = MultiOutputNode([actor.raw.bind(given), actor.fail.bind(given)])
@@ -309,7 +312,9 @@ def test_a_live_graph_is_watched_and_its_loops_go_on(compiled):
     assert ray.get(alive) == "alive"
 
 
-def test_an_output_that_is_let_go_is_not_waited_for_and_a_graph_given_up_stays():
+def test_an_output_that_is_let_go_is_not_waited_for_and_a_graph_given_up_stays(
+    ray_cluster,
+):
     actor = Counter.remote()
     with InputNode() as given:
         graph = internals.compile_graph(actor.sleep.bind(given), 1_000)

@@ -43,6 +43,7 @@ def pid_of(session):
     )
 
 
+@pytest.mark.deep
 def test_one_input_after_another_goes_through_one_owner_and_its_methods_are_nodes(run):
     with compiled(parts.obeying) as session:
         assert [session.invoke(n) for n in range(20)] == list(range(20))
@@ -96,6 +97,7 @@ def test_an_owner_killed_before_an_invocation_was_sent_has_started_nothing(run):
     assert session.state.invocation is None
 
 
+@pytest.mark.deep
 def test_an_interrupt_in_a_call_cancels_it_and_settles_its_late_result(run):
     session = interrupted(0.8)
     assert session.state.state == "TORN_DOWN"
@@ -141,6 +143,7 @@ def test_a_result_past_its_deadline_is_told_and_the_next_input_is_served(run):
         assert session.invoke("fine") == "fine"
 
 
+@pytest.mark.deep
 def test_a_graph_that_cannot_be_compiled_is_refused_or_run_dynamically():
     with (
         observed(told=settings(strategy=COMPILED)),
