@@ -35,6 +35,7 @@ def test_database_that_is_given_stays():
     assert "DATABASE_URL" not in node(DJANGO_RAY_DSN_FILE="/run/dsn")
 
 
+@pytest.mark.deep
 def test_start_that_fails_says_so_and_leaves_no_folder(caplog, monkeypatch):
     made = []
 

@@ -106,6 +106,7 @@ def announced():
     return internal_kv._internal_kv_list(b"", namespace=internals.NAMESPACE)
 
 
+@pytest.mark.deep
 def test_what_the_methods_of_actors_report_is_stored_with_their_nodes(worker):
     result = work(worker, tasks.played.enqueue())
 
@@ -130,6 +131,7 @@ def test_what_the_methods_of_actors_report_is_stored_with_their_nodes(worker):
     assert announced() == []
 
 
+@pytest.mark.deep
 def test_a_run_with_actors_that_dies_leaves_no_word_behind(worker):
     result = work(worker, tasks.crashing_with_actors.enqueue())
 
@@ -138,6 +140,7 @@ def test_a_run_with_actors_that_dies_leaves_no_word_behind(worker):
     assert announced() == []
 
 
+@pytest.mark.deep
 def test_without_the_collectors_database_every_end_is_recorded_all_the_same(
     worker, collector_dsn, settings
 ):
@@ -168,6 +171,7 @@ def test_without_the_collectors_database_every_end_is_recorded_all_the_same(
     wait_until(lambda: not actors_of(result))
 
 
+@pytest.mark.deep
 def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, settings):
     results = {}
     for policy in ("summary", "terminal_only"):

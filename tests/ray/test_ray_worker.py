@@ -63,6 +63,7 @@ def worker(tmp_path):
     process.stdout.close()
 
 
+@pytest.mark.deep
 def test_worker_with_a_ray_of_its_own_works_drains_and_leaves_nothing(worker, tmp_path):
     result = tasks.doubled_sum.enqueue(3)
 

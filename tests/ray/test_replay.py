@@ -14,7 +14,7 @@ from examples.census import tasks, wfformat
 from tests.ray.working import row_of, summary_of, work
 
 INSTANCES = Path(__file__).resolve().parents[3] / "shared" / "data" / "wfinstances"
-FILES = sorted(INSTANCES.glob("*.json"))
+FILES = sorted(INSTANCES.glob("*.json"), key=lambda path: path.stat().st_size)
 SPEED = 2_000.0
 
 pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
@@ -39,10 +39,13 @@ def published(run_id):
 
 
 @pytest.mark.skipif(not FILES, reason="the recorded workflows are absent")
-def test_replay_publishes_the_files_own_nodes_and_edges(worker, subtests):
+@pytest.mark.parametrize(
+    "files", [FILES[:3], pytest.param(FILES[3:], marks=pytest.mark.deep)]
+)
+def test_replay_publishes_the_files_own_nodes_and_edges(worker, files, subtests):
     # Side by side: what a run waits for, another computes.
     results = {
-        path: tasks.replay.enqueue(path=str(path), speed=SPEED) for path in FILES
+        path: tasks.replay.enqueue(path=str(path), speed=SPEED) for path in files
     }
     work(worker, *results.values())
 
