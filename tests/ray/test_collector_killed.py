@@ -50,6 +50,7 @@ def begun(identity):
     return found is not None and found.writer_epoch
 
 
+@pytest.mark.deep
 def test_a_collector_that_leaves_is_not_made_again(ray_cluster):
     identity = runs.execution()
     remote.start_collector(runs.settings(identity))

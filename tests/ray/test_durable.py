@@ -99,6 +99,7 @@ def is_ended_with_its_leaf(result, state):
     return True
 
 
+@pytest.mark.deep
 def test_runs_are_cancelled_timed_out_and_retried(worker, tmp_path):
     path = str(tmp_path / "never")
     cancelled = tasks.patient.enqueue(path)

@@ -200,6 +200,7 @@ def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, setting
     assert WorkflowRun.objects.count() == 2
 
 
+@pytest.mark.deep
 def test_task_whose_process_dies_is_lost_and_its_actors_are_gone(worker):
     result = work(worker, tasks.crashing.enqueue())
 
