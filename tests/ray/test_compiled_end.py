@@ -70,6 +70,7 @@ def stored(result):
     )
 
 
+@pytest.mark.deep
 def test_many_invocations_are_one_session_two_nodes_and_one_topology(worker):
     result = work(worker, enqueue_with(tasks.invoked_often, COMPILED, 300))
 

@@ -78,6 +78,7 @@ def test_failing_leaf_fails_the_task_and_is_counted_without_its_secret(worker):
     assert tasks.SECRET.encode() not in b"".join(map(bytes, stages))
 
 
+@pytest.mark.deep
 def test_previews_and_last_reports_are_stored_with_their_nodes(worker):
     result = work(worker, tasks.previewed.enqueue(6))
 

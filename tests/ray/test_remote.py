@@ -143,6 +143,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.deep
 def test_host_and_its_outer_task_survive_the_death_of_their_driver(
     ray_cluster, tmp_path
 ):

@@ -40,7 +40,7 @@ def published(run_id):
 
 @pytest.mark.skipif(not FILES, reason="the recorded workflows are absent")
 @pytest.mark.parametrize(
-    "files", [FILES[:3], pytest.param(FILES[3:], marks=pytest.mark.deep)]
+    "files", [FILES[:2], pytest.param(FILES[2:], marks=pytest.mark.deep)]
 )
 def test_replay_publishes_the_files_own_nodes_and_edges(worker, files, subtests):
     # Side by side: what a run waits for, another computes.
