@@ -5,7 +5,6 @@ import uuid
 import pytest
 from django.core.management import CommandError, call_command
 from django.tasks import TaskResultStatus
-from django.tasks.signals import task_finished
 from django.utils import timezone
 
 from django_ray.maintenance.audit import audit, runs_of
@@ -18,18 +17,6 @@ from tests.app import taskbook
 from tests.app.executions import LATER, NOW, claim, claimed, row, running
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def finished():
-    seen = []
-
-    def receive(sender, task_result, **kwargs):
-        seen.append(task_result)
-
-    task_finished.connect(receive)
-    yield seen
-    task_finished.disconnect(receive)
 
 
 def cancel(public_id):

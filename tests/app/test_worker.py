@@ -122,18 +122,6 @@ def desk(db):
     return Desk()
 
 
-@pytest.fixture
-def finished():
-    seen = []
-
-    def receive(sender, task_result, **kwargs):
-        seen.append(task_result)
-
-    task_finished.connect(receive)
-    yield seen
-    task_finished.disconnect(receive)
-
-
 def test_nothing_to_do_moves_nothing(desk):
     assert not desk.step()
     assert desk.worker.is_idle
