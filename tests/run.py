@@ -1,13 +1,15 @@
-"""Runs the tests in two passes: what needs no Ray side by side, then what does, alone.
+"""Runs the tests in two passes side by side: what needs no Ray, and what does.
 
-Both passes share one PostgreSQL, which ends with this process. The exit status is the
-first failure's; the last line counts both passes.
+Tests with Ray wait most of their time for processes to start; the others, at a lower
+priority, use what they leave. Both passes share one PostgreSQL, which ends with this
+process. The exit status is the first failure's; the last line counts both passes.
 """
 
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
@@ -16,25 +18,39 @@ from cluster import services
 DEEP = "--deep" in sys.argv[1:]
 
 
-def run_pass(marker: str, *extra: str) -> tuple[int, dict[str, int]]:
-    """Run pytest over one marker expression; return its status and its counts."""
+def run_pass(marker: str, *extra: str, niceness: int = 0) -> subprocess.Popen[str]:
+    """Start pytest over one marker expression; what it says is to be read."""
     expression = marker if DEEP else f"({marker}) and not deep"
     command = [sys.executable, "-m", "pytest", "-m", expression, *extra]
     if DEEP:
         command.append("--hypothesis-profile=deep")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    tail = ""
+    return subprocess.Popen(
+        ["nice", "-n", str(niceness), *command], stdout=subprocess.PIPE, text=True
+    )
+
+
+def counts_of(said: str) -> dict[str, int]:
+    """Count what pytest's last line tells, by its word."""
+    tails = [
+        line for line in said.splitlines() if re.search(r"\d (passed|failed|err)", line)
+    ]
+    return {
+        word: int(number)
+        for number, word in re.findall(
+            r"(\d+) (passed|failed|skipped|error)", tails[-1] if tails else ""
+        )
+    }
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """Print what a pass says as it says it, and return all of it."""
     assert process.stdout is not None
+    lines = []
     for line in process.stdout:
         sys.stdout.write(line)
         sys.stdout.flush()
-        if re.search(r"\d+ (passed|failed|error)", line):
-            tail = line
-    counts = {
-        word: int(number)
-        for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", tail)
-    }
-    return process.wait(), counts
+        lines.append(line)
+    return "".join(lines)
 
 
 def never_wait_for_the_disk(url: str) -> None:
@@ -54,20 +70,23 @@ def main() -> int:
     os.environ["DATABASE_URL"] = services.postgresql_of_this_process()
     if not given:
         never_wait_for_the_disk(os.environ["DATABASE_URL"])
-    results = [
-        run_pass("not ray", "-n", "2", "--dist", "loadgroup"),
-        run_pass("ray", "tests/ray"),
-    ]
+    beside = run_pass("not ray", "-n", "2", "--dist", "loadgroup", niceness=5)
+    with_ray = run_pass("ray", "tests/ray")
+    with ThreadPoolExecutor() as pool:
+        rest = pool.submit(beside.communicate)
+        said = [told(with_ray)]
+        said.append(rest.result()[0])
+        print(said[-1], end="")
     total: dict[str, int] = {}
-    for _, counts in results:
-        for word, number in counts.items():
+    for each in said:
+        for word, number in counts_of(each).items():
             total[word] = total.get(word, 0) + number
     failed = total.get("failed", 0) + total.get("error", 0)
     print(
         f"{total.get('passed', 0)} passed, {failed} failed, "
         f"{total.get('skipped', 0)} skipped"
     )
-    return next((status for status, _ in results if status), 0)
+    return next((code for each in (beside, with_ray) if (code := each.wait())), 0)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ MIDDLEWARE = [
 TEMPLATES = [
     {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
 ]
+# A session in its cookie spares each log-in some statements.
+SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
 STATIC_URL = "static/"
 ROOT_URLCONF = "django_ray.urls"
 DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}

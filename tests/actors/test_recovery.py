@@ -190,8 +190,8 @@ def require_counted(life, died):
 
 
 CASES = [
-    ("chain", "v1"),
     ("fan_out", "small"),
+    pytest.param("chain", "v1", marks=pytest.mark.deep),
     pytest.param("growing", "small", marks=pytest.mark.deep),
     pytest.param("chain", "small", marks=pytest.mark.deep),
     pytest.param("fan_out", "v1", marks=pytest.mark.deep),
@@ -249,7 +249,13 @@ def test_a_collector_killed_at_any_moments_loses_nothing(make_life, seed):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "growing",
+        *(pytest.param(n, marks=pytest.mark.deep) for n in SHAPES if n != "growing"),
+    ],
+)
 def test_what_was_stored_before_a_death_stands_again_after_it(
     make_life, shape, profile
 ):

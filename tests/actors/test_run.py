@@ -142,7 +142,13 @@ def stored(execution):
     return summary.decode(bytes(execution.progress_summary))
 
 
-@pytest.mark.parametrize(("writer", "each"), [(Writer, 75), (UnluckyWriter, 40)])
+@pytest.mark.parametrize(
+    ("writer", "each"),
+    [
+        (Writer, 75),
+        pytest.param(UnluckyWriter, 40, marks=pytest.mark.deep),
+    ],
+)
 def test_every_revision_of_a_run_is_sound_and_the_last_one_complete(
     make_rig, execution, writer, each
 ):

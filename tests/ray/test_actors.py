@@ -161,6 +161,7 @@ def test_several_returns_of_a_live_actor_are_outputs_of_one_call(live):
     assert len(seen.nodes) == 5
 
 
+@pytest.mark.deep
 def test_several_returns_of_a_graphs_actor_are_a_list():
     assert run(Counter.bind().both.bind(3)) == [3, -3]
     by_options = Counter.bind().several.options(num_returns=3)

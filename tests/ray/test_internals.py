@@ -149,6 +149,7 @@ def root():
 
 
 @pytest.mark.ray
+@pytest.mark.deep
 def test_all_that_stems_from_a_detached_actor_knows_its_id(ray_cluster):
     detached = Root.options(name="a root", lifetime="detached").remote()
 
@@ -282,6 +283,7 @@ def compiled(ray_cluster):
     graph.teardown(kill_actors=True)
 
 
+@pytest.mark.deep
 def test_a_compiled_graph_takes_one_execution_and_what_is_serialized_as_it_is(compiled):
     graph, actor = compiled
     packed = internals.serialize(b"0" * 500)
@@ -312,6 +314,7 @@ def test_a_live_graph_is_watched_and_its_loops_go_on(compiled):
     assert ray.get(alive) == "alive"
 
 
+@pytest.mark.deep
 def test_an_output_that_is_let_go_is_not_waited_for_and_a_graph_given_up_stays(
     ray_cluster,
 ):

@@ -87,6 +87,7 @@ def test_an_owner_killed_in_a_call_is_lost_with_its_output(run):
     assert b"OWNER_LOST" in run.sessions[-1].snapshot
 
 
+@pytest.mark.deep
 def test_an_owner_killed_before_an_invocation_was_sent_has_started_nothing(run):
     with compiled(parts.obeying) as session:
         os.kill(pid_of(session), 9)
