@@ -11,28 +11,24 @@ those of Ray 2.60.0, by observation.
 """
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import ray
-from ray.actor import exit_actor
 from ray.exceptions import (
-    ActorDiedError,
-    GetTimeoutError,
     RayActorError,
     RayCgraphCapacityExceeded,
     RayChannelTimeoutError,
-    RayError,
     RayTaskError,
 )
 
-from actors import internals, shape
+from actors import internals, participants, shape
 from actors.account import Method
 from actors.internals import Actor
+from actors.participants import Place
 from actors.shape import Bound, Shape
 from django_ray.errors import GraphRefused, LimitExceeded
 from django_ray.lifecycle.actions import Action
@@ -49,13 +45,8 @@ BUFFER_BYTES = 1_000_000
 TEARDOWN_S = 10.0
 """How long a teardown may take before the participants are ended, deadline or not."""
 
-KILL_S = 5.0
-"""How long the participants' end, and that of a teardown it frees, is waited for."""
-
 GRACE_MS = 1
-AGAIN_S = 0.02
 LOOK_S = 2.0
-LEAVE_S = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +82,7 @@ class CompiledGraphAdapter:
         self._shape: Shape | None = None
         self._bound: Bound | None = None
         self._graph: CompiledDAG | None = None
-        self._pids: tuple[int, ...] = ()
+        self._places: tuple[Place, ...] = ()
         self._given: object = None
         self._refs: list[CompiledDAGRef] = []
         self._open: set[int] = set()
@@ -132,7 +123,7 @@ class CompiledGraphAdapter:
     def release(self) -> None:
         """End whatever a session without a proven teardown has left; never wait long."""
         if self._bound is not None or self._graph is not None:
-            self._end_all(time.monotonic() + KILL_S, calm=False)
+            self._end_all(time.monotonic() + participants.KILL_S, calm=False)
 
     def _validate(self, _action: Action) -> Said:
         try:
@@ -155,9 +146,7 @@ class CompiledGraphAdapter:
         if self._shape is None:
             return CallbackKind.PREPARATION_FAILED
         self._bound = bound = shape.bind(self._shape)
-        asked = [internals.call(actor, lambda _: os.getpid()) for actor in bound.actors]
-        pids = ray.get(asked, timeout=self._left_s(action))
-        self._pids = tuple(int(str(pid)) for pid in pids)
+        self._places = participants.places(bound.actors, self._left_s(action))
         self._graph = internals.compile_graph(bound.root, self._terms.buffer_bytes)
         return CallbackKind.PREPARED
 
@@ -226,7 +215,9 @@ class CompiledGraphAdapter:
         places = () if self._bound is None else self._bound.places
         every = tuple(range(len(places)))
         inside = tuple(
-            place for place, index in enumerate(places) if self._pids[index] == pid
+            place
+            for place, index in enumerate(places)
+            if self._places[index].pid == pid
         )
         return inside or every
 
@@ -254,8 +245,7 @@ class CompiledGraphAdapter:
         if graph is None or bound is None or self._open or not internals.is_live(graph):
             return CallbackKind.UNHEALTHY
         if len(self.values) < len(self._refs) or not self._refs:
-            asked = [internals.call(actor, lambda _: None) for actor in bound.actors]
-            ray.get(asked, timeout=self._left_s(action))
+            participants.answer(bound.actors, self._left_s(action))
             return CallbackKind.HEALTHY
         fits = all(map(self._fits, self.values.values()))
         return CallbackKind.HEALTHY if fits else CallbackKind.UNHEALTHY
@@ -282,7 +272,7 @@ class CompiledGraphAdapter:
         # A death closes the channels, and with them the loops of those that live.
         loops = internals.loops(graph)
         ended, _ = ray.wait(loops, num_returns=len(loops), timeout=LOOK_S)
-        return any(map(_is_deaths, ended))
+        return any(map(participants.is_death, ended))
 
     def _teardown(self, action: Action) -> Said:
         left = min(self._left_s(action), self._terms.teardown_s)
@@ -296,10 +286,10 @@ class CompiledGraphAdapter:
             thread.join(left)
         # What is proven is that nothing is left, however the engine came to it.
         calm = thread is None or not thread.is_alive()
-        if not self._end_all(time.monotonic() + KILL_S, calm=calm):
+        if not self._end_all(time.monotonic() + participants.KILL_S, calm=calm):
             return CallbackKind.TEARDOWN_FAILED
         if thread is not None:
-            thread.join(KILL_S)
+            thread.join(participants.KILL_S)
             if thread.is_alive():
                 return CallbackKind.TEARDOWN_FAILED
         return CallbackKind.TORN_DOWN
@@ -317,13 +307,10 @@ class CompiledGraphAdapter:
             for slot in self._open:
                 internals.let_go(self._refs[slot])
         if calm:
-            # Only a process that leaves by itself takes its channels' semaphores along.
-            left = [internals.call(actor, _leave) for actor in actors]
-            ray.wait(left, num_returns=len(left), timeout=LEAVE_S)
-        for actor in actors:
-            ray.kill(actor, no_restart=True)
+            participants.ask_to_leave(actors)
+        participants.kill(actors)
         self._refs, self._open = [], set()
-        dead = _are_dead(actors, until_s)
+        dead = participants.are_gone(actors, self._places, until_s)
         if graph is not None:
             internals.give_up(graph)
         return dead
@@ -348,41 +335,9 @@ WORST = {
 """What is told when an action failed in a way that nothing above knows."""
 
 
-def _leave(_actor: object) -> None:
-    exit_actor()  # type: ignore[no-untyped-call]
-
-
-def _is_deaths(ended: "ray.ObjectRef[object]") -> bool:
-    try:
-        ray.get(ended)
-    except RayActorError:
-        return True
-    except RayError:
-        return False
-    return False
-
-
 def _tear_down(graph: "CompiledDAG") -> None:
     try:
         graph.teardown()
     except Exception:
         # The participants' end, which follows, is what counts.
         logger.warning("A compiled graph's teardown failed.", exc_info=True)
-
-
-def _are_dead(actors: Sequence[Actor], until_s: float) -> bool:
-    """Claim that each actor is known to be dead; one whose death is not known yet waits."""
-    return all(_is_dead(actor, until_s) for actor in actors)
-
-
-def _is_dead(actor: Actor, until_s: float) -> bool:
-    while (left := until_s - time.monotonic()) > 0:
-        try:
-            ray.get(internals.call(actor, lambda _: None), timeout=left)
-        except ActorDiedError:
-            return True
-        except (RayError, GetTimeoutError):
-            # First it is only away: its process has ended, and its death is not told yet.
-            logger.debug("A participant is away.", exc_info=True)
-        time.sleep(AGAIN_S)
-    return False

@@ -72,9 +72,9 @@ def stored(result):
 
 @pytest.mark.deep
 def test_many_invocations_are_one_session_two_nodes_and_one_topology(worker):
-    result = work(worker, enqueue_with(tasks.invoked_often, COMPILED, 300))
+    result = work(worker, enqueue_with(tasks.invoked_often, COMPILED, 1_000))
 
-    assert result.return_value == 20 * sum(range(300))
+    assert result.return_value == 20 * sum(range(1_000))
     summary, compact, snapshot, details = stored(result)
     assert summary.state is WorkflowState.SUCCEEDED
     assert summary.strategy is ExecutionStrategy.compiled_graph
@@ -82,9 +82,9 @@ def test_many_invocations_are_one_session_two_nodes_and_one_topology(worker):
     assert (summary.discovered_nodes, summary.node_counts.succeeded) == (2, 2)
     assert (summary.topology_version, summary.discovered_edges) == (1, 1)
     assert summary.percent == 100
-    assert [detail.invocation for detail in details] == [300, 300]
+    assert [detail.invocation for detail in details] == [1_000, 1_000]
     assert compact["session_state"] == snapshot["session_state"] == "TORN_DOWN"
-    assert (compact["invocation"], compact["owner_epoch"]) == (300, 1)
+    assert (compact["invocation"], compact["owner_epoch"]) == (1_000, 1)
     assert (compact["outcome"], compact["cleanup"]) == ("SUCCEEDED", [])
     assert row_of(result).plan["strategy_requirements"] == {
         "compiled_graph": {"lifecycle_protocol_version": 1}

@@ -1,10 +1,14 @@
 """The native adapter on a real Ray, driven by a real owner in this process."""
 
+import os
+import signal
 import threading
+from contextlib import contextmanager, suppress
 
 import pytest
 import ray
 
+from actors import participants
 from django_ray.errors import GraphRefused, LimitExceeded
 from django_ray.lifecycle.budgets import Deadlines
 from django_ray.protocol.vocabulary import NodeState
@@ -172,6 +176,59 @@ def test_the_outer_deadline_wins_and_nothing_is_left_of_the_session():
         shop.invoke(60.0)
         assert shop.state.outcome == "OUTER_DEADLINE"
         assert shop.state.state == "QUARANTINED"
+
+
+@contextmanager
+def stopped(pid):
+    """Keep a process from answering, from leaving, and from dying of a request."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.deep
+def test_a_session_is_torn_down_only_when_no_process_of_it_is_left():
+    with owning(parts.obeying, deadlines=Deadlines(teardown=0.5)) as shop:
+        shop.invoke("fine")
+        pids = [place.pid for place in shop.made[-1]._places]
+        with stopped(pids[0]):
+            shop.owner.close()
+            assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+        assert shop.facts()[:2] == ("TORN_DOWN", "SUCCEEDED")
+
+
+@pytest.mark.deep
+def test_a_teardown_that_fails_quarantines_the_session_and_keeps_its_outcome(
+    monkeypatch,
+):
+    monkeypatch.setattr(participants, "KILL_S", 0.5)
+    with owning(parts.obeying, deadlines=Deadlines(teardown=0.5)) as shop:
+        assert shop.invoke("fine").values == ("fine",)
+        with stopped(shop.made[-1]._places[0].pid):
+            shop.owner.close()
+        assert shop.facts() == (
+            "QUARANTINED",
+            "SUCCEEDED",
+            "MAY_HAVE_STARTED",
+            "REBUILD_REQUIRED",
+            "PROHIBITED",
+            ("TEARDOWN_FAILED",),
+        )
+        answer = shop.invoke("fine")
+        assert (answer.values, answer.ends) == (None, None)
+
+
+@pytest.mark.deep
+def test_ten_thousand_invocations_go_through_one_session():
+    with owning(parts.chain) as shop:
+        for number in range(10_000):
+            assert shop.invoke(number).values == (20 * number,)
+        assert shop.state.last_invocation.number == 10_000
+        assert shop.state.identity.owner_epoch == 1
+        assert len(shop.made) == 1
 
 
 REFUSED = {
