@@ -6,35 +6,13 @@ asked for, at the time of sending, before the loss is told. Lifecycle 5.
 
 from collections.abc import Sequence
 
-from actors.owner import OwnerTerms
+from actors.owner import OwnerTerms, begun
 from django_ray.lifecycle import budgets, events
 from django_ray.lifecycle.events import Callback, Command
-from django_ray.lifecycle.reducer import initial_session, reduce_lifecycle
+from django_ray.lifecycle.reducer import reduce_lifecycle
 from django_ray.lifecycle.results import Transition
 from django_ray.lifecycle.state import CompiledGraphSessionState
-from django_ray.lifecycle.terms import (
-    LastInvocation,
-    LifecycleCapacity,
-    SessionIdentity,
-)
 from django_ray.lifecycle.vocabulary import CallbackKind, CommandKind, SessionState
-
-
-def begun(
-    terms: OwnerTerms, epoch: int, before: LastInvocation | None, session_id: str
-) -> CompiledGraphSessionState:
-    """Return a NEW session of an owner."""
-    return initial_session(
-        identity=SessionIdentity(
-            run=terms.run,
-            graph_key=terms.graph_key,
-            session_id=session_id,
-            owner_epoch=epoch,
-        ),
-        capacity=LifecycleCapacity(),
-        deadlines=budgets.of_session(terms.outer_ms),
-        before=before,
-    )
 
 
 def reduced(

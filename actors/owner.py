@@ -23,7 +23,11 @@ from django_ray.lifecycle.events import Callback, Command
 from django_ray.lifecycle.reducer import initial_session, reduce_lifecycle
 from django_ray.lifecycle.results import Transition
 from django_ray.lifecycle.state import CompiledGraphSessionState
-from django_ray.lifecycle.terms import LifecycleCapacity, SessionIdentity
+from django_ray.lifecycle.terms import (
+    LastInvocation,
+    LifecycleCapacity,
+    SessionIdentity,
+)
 from django_ray.lifecycle.vocabulary import (
     CommandKind,
     EffectState,
@@ -100,6 +104,23 @@ class OwnerTerms:
     budgets: Deadlines
     outer_ms: int
     idle_s: float = IDLE_S
+
+
+def begun(
+    terms: OwnerTerms, epoch: int, before: LastInvocation | None, session_id: str
+) -> CompiledGraphSessionState:
+    """Return a NEW session of an owner; `before` is the last invocation of the run's."""
+    return initial_session(
+        identity=SessionIdentity(
+            run=terms.run,
+            graph_key=terms.graph_key,
+            session_id=session_id,
+            owner_epoch=epoch,
+        ),
+        capacity=LifecycleCapacity(),
+        deadlines=budgets.of_session(terms.outer_ms),
+        before=before,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,19 +233,8 @@ class Owner:
         return self._closed.is_set()
 
     def _initial(self, *, epoch: int) -> CompiledGraphSessionState:
-        terms = self._terms
         before = None if epoch == 1 else self._state.last_invocation
-        return initial_session(
-            identity=SessionIdentity(
-                run=terms.run,
-                graph_key=terms.graph_key,
-                session_id=self._identify(),
-                owner_epoch=epoch,
-            ),
-            capacity=LifecycleCapacity(),
-            deadlines=budgets.of_session(terms.outer_ms),
-            before=before,
-        )
+        return begun(self._terms, epoch, before, self._identify())
 
     def _open(self) -> None:
         self._ask(CommandKind.VALIDATION_REQUESTED)

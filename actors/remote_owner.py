@@ -146,12 +146,14 @@ class RayOwnerHandle:
         """Prepare the first session."""
         return self._wait(self._call("prepare"), None)
 
-    def invoke(
-        self, value: object, first: int | None, invocation_id: str
-    ) -> Answer | None:
-        """Send one input through the graph, and wait however long it takes."""
+    def send(self, value: object, first: int | None, invocation_id: str) -> None:
+        """Have one input sent through the graph; raise TypeError where it cannot travel."""
+        self._asked = None
         self._asked = self._call("invoke", value, first, invocation_id)
-        return self._wait(self._asked, None)
+
+    def receive(self) -> Answer | None:
+        """Return the answer to the input that was sent, however long it takes."""
+        return None if self._asked is None else self._wait(self._asked, None)
 
     def settle(self, timeout_s: float) -> Answer | None:
         """Return the answer to an invocation whose wait was interrupted, None without one."""

@@ -19,8 +19,8 @@ from actors import functions, ids, internals, remote_owner, walk
 from actors.account import Method, ends
 from actors.coordinator import Coordinator
 from actors.internals import Actor
-from actors.loss import assumed, begun, reduced
-from actors.owner import OVER, Answer, OwnerTerms
+from actors.loss import assumed, reduced
+from actors.owner import OVER, Answer, OwnerTerms, begun
 from actors.reports import now_ms
 from django_ray.errors import ConfigurationError, GraphRefused, InvocationFailed
 from django_ray.lifecycle import budgets, events
@@ -56,9 +56,9 @@ class OwnerHandle(Protocol):
 
     def prepare(self) -> Answer | None: ...
 
-    def invoke(
-        self, value: object, first: int | None, invocation_id: str
-    ) -> Answer | None: ...
+    def send(self, value: object, first: int | None, invocation_id: str) -> None: ...
+
+    def receive(self) -> Answer | None: ...
 
     def settle(self, timeout_s: float) -> Answer | None: ...
 
@@ -116,7 +116,8 @@ class CompiledSession:
     def invoke(self, value: object) -> object:
         """Send one input through the graph and return its output, of several a list.
 
-        What a method raises is raised as Ray raises it. InvocationFailed tells of every
+        What a method raises is raised as Ray raises it, and TypeError for an input that
+        cannot be serialized: nothing was asked for then. InvocationFailed tells of every
         other end; its `outcome` is the session's state where that admits nothing any more.
         """
         if not self._turn.acquire(blocking=False):
@@ -152,10 +153,15 @@ class CompiledSession:
         before, name = self._state.last_invocation, uuid.uuid4().hex
         if self._is_over:
             raise self._closed()
+        is_sent = False
         try:
-            answer = self._owner.invoke(value, self._first, name)
-        except BaseException:
-            self._interrupt(name)
+            self._owner.send(value, self._first, name)
+            is_sent = True
+            answer = self._owner.receive()
+        except BaseException as exc:
+            # An input that cannot be serialized has never left this process.
+            if is_sent or not isinstance(exc, Exception):
+                self._interrupt(name)
             raise
         if answer is None:
             self._is_over = True

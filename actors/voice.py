@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from actors.reports import Reports, host, now_ms
-from django_ray.errors import ProtocolError
+from django_ray.errors import LimitExceeded, ProtocolError
 from django_ray.protocol import frames, values
 from django_ray.protocol.limits import V1
 
@@ -98,8 +98,11 @@ class Voice:
         try:
             redacted = self._reports.redactor.mapping(values.metrics(metrics))
             values.require_metrics(redacted)
+        except LimitExceeded as exc:
+            self._refuse(exc.boundary, str(exc))
+            return known
         except ProtocolError as exc:
-            self._refuse(exc.reason if exc.reason != "limit_exceeded" else str(exc))
+            self._refuse(exc.reason)
             return known
         except Exception:
             # The mapping is of the user's class.
@@ -107,19 +110,20 @@ class Voice:
             return known
         return redacted
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, text: str = "") -> None:
         """Tell once of each reason: in the log here, and as an event of the run."""
         if reason in self._refused:
             return
         self._refused.add(reason)
-        logger.warning("A progress report is refused: %s", reason)
+        text = text or reason
+        logger.warning("A progress report is refused: %s", text)
         target = self._target
         self._reports.producer.event(
             frames.Event(
                 at_ms=now_ms(),
                 kind="report_refused",
                 ordinal=target if isinstance(target, int) else None,
-                text=reason,
+                text=text,
             )
         )
 

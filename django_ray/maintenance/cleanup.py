@@ -14,13 +14,13 @@ from typing import cast
 
 from django.db import (
     DatabaseError,
-    InterfaceError,
-    OperationalError,
+    Error,
     connections,
     transaction,
 )
 from django.db.models import F
 
+from django_ray.away import is_away
 from django_ray.errors import StorageUnavailable
 from django_ray.maintenance import candidates, removal
 from django_ray.maintenance.candidates import Kind, Target
@@ -95,7 +95,9 @@ def clean(
     one = _Pass(using, now, delete, batch_size, rest)
     try:
         swept = tuple(one.sweep(kind) for kind in Kind)
-    except (OperationalError, InterfaceError) as exc:
+    except Error as exc:
+        if not is_away(exc):
+            raise
         raise StorageUnavailable(NO_ANSWER) from exc
     return Report(deleting=delete, swept=swept, diagnostics=tuple(one.diagnostics))
 
@@ -114,7 +116,9 @@ def database_now(using: str) -> dt.datetime:
         with connections[using].cursor() as cursor:
             cursor.execute("SELECT now()")
             (now,) = cursor.fetchone()
-    except (OperationalError, InterfaceError) as exc:
+    except Error as exc:
+        if not is_away(exc):
+            raise
         raise StorageUnavailable(NO_ANSWER) from exc
     return cast(dt.datetime, now)
 

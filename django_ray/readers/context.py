@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import Error, connection, transaction
 
 from django_ray import conf
+from django_ray.away import is_away
 from django_ray.errors import IntegrityFault, StorageUnavailable
 from django_ray.models.progress import TopologyManifest, WorkflowRun
 from django_ray.progress.pages import DIGEST_BYTES, Manifest, check_manifest
@@ -98,7 +99,9 @@ def answering() -> Iterator[None]:
     """Raise StorageUnavailable where PostgreSQL does not answer."""
     try:
         yield
-    except (OperationalError, InterfaceError) as exc:
+    except Error as exc:
+        if not is_away(exc):
+            raise
         # A broken connection stays so until it is closed; the next read gets a new one.
         if not connection.in_atomic_block:
             connection.close()

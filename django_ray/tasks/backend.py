@@ -109,7 +109,8 @@ def task_of(execution: RayTaskExecution) -> "Task[..., object]":
     """Import an execution's task, as it was when enqueued; raise InvalidTask."""
     try:
         task = import_string(execution.task_path)
-    except ImportError as exc:
+    except Exception as exc:
+        # A module runs foreign code when it is imported.
         raise InvalidTask(f"{execution.task_path} cannot be imported.") from exc
     if not isinstance(task, Task):
         raise InvalidTask(f"{execution.task_path} is not a task.")

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 from django.db import close_old_connections, connection, connections
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import Error
 from django.tasks import task_backends
 from django.tasks.base import Task, TaskContext, TaskResult
 from django.tasks.signals import task_started
@@ -23,6 +23,7 @@ from django.utils import timezone
 from actors import clock, coordinator, remote
 from actors.producer import Producer
 from django_ray import conf
+from django_ray.away import is_away
 from django_ray.identity import RunIdentity
 from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol import plan
@@ -80,8 +81,8 @@ def _start(identity: RunIdentity) -> Recorded | Stale:
     while True:
         try:
             return transitions.start(identity, now=timezone.now(), again=again)
-        except (OperationalError, InterfaceError):
-            if time.monotonic() > deadline:
+        except Error as exc:
+            if not is_away(exc) or time.monotonic() > deadline:
                 raise
             again = True
             connection.close()

@@ -125,11 +125,8 @@ def announce(execution: RayTaskExecution) -> None:
     """Send Django's `task_finished`; a receiver's fault stays its own."""
     try:
         result = backend.result_of(execution)
-    except InvalidTask:
-        logger.warning(
-            "No task_finished signal for %s: this process cannot import it.",
-            execution.task_path,
-        )
+    except InvalidTask as exc:
+        logger.warning("No task_finished signal: %s (%r)", exc, exc.__cause__)
         return
     sender = type(task_backends[execution.backend])
     task_finished.send_robust(sender, task_result=result)

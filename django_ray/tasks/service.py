@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from django.conf import ENVIRONMENT_VARIABLE
 from django.db import connection
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import Error
 from django.tasks import task_backends
 from django.utils import timezone
 from psycopg import pq
@@ -28,6 +28,7 @@ from psycopg import pq
 from actors import remote
 from actors.local import Address, LocalRay, node_environment
 from django_ray import conf
+from django_ray.away import is_away
 from django_ray.errors import ConfigurationError
 from django_ray.tasks import transitions
 from django_ray.tasks.backend import RayBackend
@@ -81,7 +82,9 @@ def _leave(owner: str, *, is_over: bool) -> None:
     """Let other workers have at once what this one leaves behind; else the leases end."""
     try:
         left = transitions.leave(owner, is_over=is_over)
-    except (OperationalError, InterfaceError):
+    except Error as exc:
+        if not is_away(exc):
+            raise
         logger.warning("PostgreSQL is away: the leases end by themselves.")
     else:
         if left:
@@ -289,10 +292,11 @@ def _reconcile_once() -> None:
         found = reconcile(RayFleet())
         if found.ended:
             logger.info("Ended %s actors of runs that are over.", found.ended)
-    except (OperationalError, InterfaceError):
-        logger.warning("PostgreSQL is away; reconciling later.")
-    except Exception:
+    except Exception as exc:
         # The next pass sees the same actors again.
-        logger.exception("Reconciling failed.")
+        if is_away(exc):
+            logger.warning("PostgreSQL is away; reconciling later.")
+        else:
+            logger.exception("Reconciling failed.")
     finally:
         connection.close()

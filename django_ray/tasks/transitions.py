@@ -233,7 +233,9 @@ def start(identity: RunIdentity, *, now: datetime, again: bool) -> Recorded | St
         execution.state = ExecutionState.RUNNING
         execution.started_at = execution.started_at or now
         execution.save(update_fields=["state", "started_at"])
-        _attempt(execution).update(state=ExecutionState.RUNNING, started_at=now)
+        _attempt(execution).update(
+            state=ExecutionState.RUNNING, started_at=execution.started_at
+        )
         return Recorded(execution)
 
 

@@ -8,7 +8,9 @@ import time
 from collections.abc import Collection
 
 from django.db import connection
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import Error
+
+from django_ray.away import is_away
 
 CHANNEL = "django_ray_ready"
 
@@ -43,7 +45,9 @@ class Listener:
                 return True
             with connection.wrap_database_errors:
                 notices = list(wrapped.notifies(timeout=seconds, stop_after=1))
-        except (OperationalError, InterfaceError):
+        except Error as exc:
+            if not is_away(exc):
+                raise
             connection.close()
             time.sleep(seconds)
             return False

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 from django.db import connection
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import Error
 
 from actors.names import Ended, HostOutcome, Lost, Running
+from django_ray.away import is_away
 from django_ray.identity import RunIdentity
 from django_ray.protocol.redaction import Redactor
 from django_ray.tasks import interruption, transitions
@@ -104,7 +105,9 @@ class Worker:
         """
         try:
             return self._advance(claiming)
-        except (OperationalError, InterfaceError) as exc:
+        except Error as exc:
+            if not is_away(exc):
+                raise
             if not self._is_unsure:
                 logger.warning("PostgreSQL is away (%s); trying again.", type(exc))
             self._is_unsure = True

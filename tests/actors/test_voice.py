@@ -59,6 +59,15 @@ def test_a_refused_part_leaves_what_was_said(way):
     assert len(reasons) == 2
 
 
+def test_metrics_over_their_bound_are_told_once_whatever_their_size(way):
+    voice = Voice(way, 0, 1, 1)
+    for size in (5_000, 6_000, 7_000):
+        voice.report(1, 2, None, {f"k{n}": "x" * 100 for n in range(size // 100)})
+
+    (told,) = [r.text for r in way.sent if isinstance(r, frames.Event)]
+    assert "the limit is" in told
+
+
 def test_a_refused_number_says_nothing(way):
     assert heard(way, (1, 2, "begun", None), (3, 2, "on", None)) == (
         1,

@@ -124,6 +124,7 @@ def test_run_starts_once_but_for_a_start_whose_answer_was_lost():
 
     assert isinstance(again, Recorded)
     assert row(held).started_at == NOW
+    assert row(held).attempts.get().started_at == NOW
 
 
 @pytest.mark.django_db

@@ -455,6 +455,36 @@ def test_postgresql_away_is_waited_for_and_nothing_watched_is_forgotten():
     assert desk.hosts.started == [identity]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_server_that_only_reads_for_a_while_is_waited_for_like_one_that_is_away():
+    desk = Desk()
+    identity = desk.started()
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    assert not desk.step()
+    desk.step()
+
+    assert row(identity).state == "SUCCEEDED"
+    assert desk.hosts.started == [identity]
+
+
+def test_an_end_is_recorded_though_the_tasks_module_is_broken_by_now(
+    desk, finished, tmp_path, monkeypatch
+):
+    identity = desk.started()
+    (tmp_path / "broken_by_now.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    RayTaskExecution.objects.update(task_path="broken_by_now.task")
+    desk.hosts.ends(outcome.Succeeded(b"1"))
+
+    assert desk.step()
+
+    assert row(identity).state == "SUCCEEDED"
+    assert finished == []
+
+
 def test_worker_drains_before_it_ends(desk):
     identity = desk.started()
     waits = []

@@ -98,6 +98,18 @@ def test_an_owner_killed_before_an_invocation_was_sent_has_started_nothing(run):
     assert session.state.invocation is None
 
 
+def test_an_input_that_cannot_be_serialized_is_refused_and_the_next_is_served(run):
+    with compiled(parts.passing) as session:
+        with pytest.raises(TypeError):
+            session.invoke(threading.Lock())
+        assert session.state.last_invocation is None
+        assert session.invoke("fine") == "fine"
+        with pytest.raises(TypeError):
+            session.invoke(threading.Lock())
+        assert session.invoke("fine") == "fine"
+        assert session.state.last_invocation.number == 2
+
+
 @pytest.mark.deep
 def test_an_interrupt_in_a_call_cancels_it_and_settles_its_late_result(run):
     session = interrupted(0.8)
