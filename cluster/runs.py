@@ -56,6 +56,13 @@ def execution() -> RunIdentity:
     )
 
 
+def public_id(identity: RunIdentity) -> uuid.UUID:
+    """Return the id by which readers know a run's execution."""
+    from django_ray.models.executions import RayTaskExecution
+
+    return RayTaskExecution.objects.get(pk=identity.task_execution_pk).public_id
+
+
 def require_sound(run_id: str) -> int:
     """Audit a run; return how many rows it retains, or fail with what was found."""
     from django_ray.maintenance.audit import audit

@@ -98,7 +98,7 @@ class ReaderPages:
 
     def measure(self) -> None:
         """Ask the service and the bare statement in turn; the first pair warms up."""
-        questions = ask_all(public_id_of(self.large), self.viewer)
+        questions = ask_all(runs.public_id(self.large.identity), self.viewer)
         run, key = self.large.begun.run_pk, canonical.node_key(NODE)
         for name, ask in questions.items():
             bare = self._bare(name, run, key)
@@ -108,7 +108,7 @@ class ReaderPages:
                 ours.append(1_000 * seconds(ask))
                 theirs.append(1_000 * seconds(bare))
             self._keep(name, ours, theirs)
-        few = ask_all(public_id_of(self.small), self.viewer)
+        few = ask_all(runs.public_id(self.small.identity), self.viewer)
         for name, ask in questions.items():
             self.statements[name] = _counted(ask), _counted(few[name])
 
@@ -196,13 +196,6 @@ def ordinals_of(answer: "Answer") -> list[int]:
     node = getattr(answer, "node", None)
     rows = [node] if node is not None else getattr(answer, "items", [])
     return [row.ordinal for row in rows]
-
-
-def public_id_of(mind: runs.Mind) -> "uuid.UUID":
-    """Return the id by which readers know the run's execution."""
-    from django_ray.models.executions import RayTaskExecution
-
-    return RayTaskExecution.objects.get(pk=mind.identity.task_execution_pk).public_id
 
 
 def _counted(ask: Callable[[], object]) -> int:
