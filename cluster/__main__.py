@@ -1,4 +1,4 @@
-"""`python -m cluster list | run NAME | run all | compare A B`: the scenarios' command."""
+"""`python -m cluster list | run NAME | run all | compare A B | report`: the scenarios' command."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from cluster import scenarios
+from cluster import figures, scenarios
 from cluster.harness import Harness
 from cluster.report import compare, document, table
 from cluster.scenario import Scenario
@@ -25,6 +25,11 @@ def load(name: str, *, full: bool = False) -> Scenario:
     make = getattr(module, "full", module.scenario) if full else module.scenario
     scenario: Scenario = make()
     return scenario
+
+
+def question(name: str) -> str:
+    """Return the question a scenario asks."""
+    return (load(name).__doc__ or "").partition("\n")[0]
 
 
 def run(name: str, *, as_json: bool, full: bool) -> bool:
@@ -60,13 +65,22 @@ def main(arguments: list[str]) -> int:
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
+    reporting = commands.add_parser("report")
+    reporting.add_argument("documents", type=Path, nargs="+")
     given = parser.parse_args(arguments)
     if given.command == "list":
         for name in names():
-            print(f"{name}: {(load(name).__doc__ or '').partition(chr(10))[0]}")
+            print(f"{name}: {question(name)}")
         return 0
     if given.command == "compare":
         print(compare(given.before, given.after))
+        return 0
+    if given.command == "report":
+        lines = [
+            line for path in given.documents for line in path.read_text().splitlines()
+        ]
+        documents = [json.loads(line) for line in lines if line.startswith("{")]
+        print(figures.page(documents, {name: question(name) for name in names()}))
         return 0
     chosen = names() if given.name == "all" else [given.name]
     verified = [run(name, as_json=given.json, full=given.full) for name in chosen]

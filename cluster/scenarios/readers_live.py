@@ -15,7 +15,6 @@ from cluster.measure import seconds
 from cluster.scenario import Figure, Result
 from django_ray.protocol.vocabulary import NodeState
 
-
 LEARN_S = 3.0
 
 

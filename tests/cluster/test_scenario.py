@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster import report
+from cluster import figures, report
 from cluster.__main__ import main, names
 from cluster.scenario import Figure, Result
 
@@ -58,6 +58,35 @@ def test_two_documents_are_compared_figure_by_figure(tmp_path):
         (tmp_path / name).write_text(json.dumps({"figures": figures}))
 
     assert report.compare(tmp_path / "a", tmp_path / "b") == "t: 2 -> 3 ms (1.500)"
+
+
+def test_the_page_of_figures_holds_the_newest_document_and_names_what_was_not_run(
+    tmp_path, capsys
+):
+    saved = tmp_path / "saved"
+    for median in (3.0, 1.5):
+        result = Result(
+            figures={"ratio": Figure(values=(median,), unit="x a|b", reach=2.0)},
+            parameters={"n": 1},
+            notes=("ten answers",),
+        )
+        with saved.open("a") as lines:
+            lines.write("a table\n")
+            lines.write(json.dumps(report.document("ingest", result, "180004")) + "\n")
+
+    assert main(["report", str(saved)]) == 0
+
+    page = capsys.readouterr().out
+    assert "| ratio | 1.5 | 1.5 to 1.5 | 1 | x a\\|b | 2 | yes |" in page
+    assert "ten answers." in page
+    assert page.count("### `") == 1
+    assert "- `overhead`" in page
+    assert "- `ingest`" not in page
+
+
+def test_every_scenario_has_its_place_on_the_page_of_figures():
+    placed = [name for kind in figures.KINDS.values() for name in kind]
+    assert sorted(placed) == names()
 
 
 def test_every_scenario_is_listed_with_its_question(capsys):
