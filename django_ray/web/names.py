@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from django_ray.progress.stages import OTHER_INDEX
 from django_ray.readers.stages import Stages
 
 
@@ -39,7 +40,7 @@ def of(stages: Stages | None) -> dict[int, Name]:
     found = shorten([stage.label for stage in stages.items])
     named = {stage.index: name for stage, name in zip(stages.items, found, strict=True)}
     for stage in stages.items:
-        if stage.label == "other" and stages.folded:
+        if stage.index == OTHER_INDEX and stages.folded:
             callables = "callable" if stages.folded == 1 else "callables"
             name = f"other ({stages.folded:,} {callables})"
             named[stage.index] = Name(name, "", stage.label)

@@ -28,6 +28,7 @@ from django_ray.protocol.vocabulary import (
     WorkflowState,
 )
 from django_ray.readers.portrait import Portrait
+from django_ray.readers.stages import Stage, Stages
 from django_ray.web import bars, facts, names, notice, pages, run_page, statusline
 from tests.app import pictures, published
 from tests.app.published import Published
@@ -439,6 +440,33 @@ def test_stages_that_end_alike_are_told_apart():
         ("plain", ""),
         ("", ""),
     ]
+
+
+def stages_of(*labels, folded):
+    """Return stages by index and label, with nothing in them."""
+    none = dict.fromkeys(
+        ("first_start_ms", "last_end_ms", "longest_ms", "p50_ms", "p95_ms")
+    )
+    items = tuple(
+        Stage(
+            index=index, label=label, kept=0, rank=0, node_counts=NodeCounts(), **none
+        )
+        for index, label in labels
+    )
+    return Stages(
+        edges=(),
+        edges_omitted=0,
+        first_failure=None,
+        folded=folded,
+        items=items,
+        run=None,
+        running=None,
+    )
+
+
+def test_the_stage_of_all_others_is_known_by_its_index_not_its_label():
+    found = names.of(stages_of((0, "other"), (63, "other"), folded=2))
+    assert [found[index].name for index in (0, 63)] == ["other", "other (2 callables)"]
 
 
 # What they read

@@ -1,7 +1,9 @@
 // The stage graph: one card a stage, columns by rank, arrows from left to right.
 
 import { svg } from "./dom.js";
+import { reduced } from "./edges.js";
 import { ended, nodeMark, segments, stageState, total } from "./marks.js";
+import { OTHER } from "./stages.js";
 import { count, middle, nodes, percent } from "./words.js";
 
 const LARGE = { w: 148, h: 118, kind: "large", chars: 15, gapX: 26, gapY: 14 };
@@ -18,35 +20,10 @@ function sizeFor(number, columns, width) {
 
 function columnsOf(items) {
   const ranks = [...new Set(items.map((stage) => stage.rank))].sort((a, b) => a - b);
-  const columns = ranks.map((rank) => items.filter((stage) => stage.rank === rank && stage.label !== "other"));
-  const other = items.find((stage) => stage.label === "other");
+  const columns = ranks.map((rank) => items.filter((stage) => stage.rank === rank && stage.index !== OTHER));
+  const other = items.find((stage) => stage.index === OTHER);
   if (other) columns.push([other]);
   return columns.filter((column) => column.length);
-}
-
-// An edge that follows from others says nothing that they do not.
-export function reduced(edges) {
-  const after = new Map();
-  for (const { source, target } of edges) {
-    if (!after.has(source)) after.set(source, new Set());
-    after.get(source).add(target);
-  }
-  const reach = new Map();
-  const reachOf = (from, path) => {
-    if (reach.has(from)) return reach.get(from);
-    const found = new Set();
-    path.add(from);
-    for (const next of after.get(from) ?? []) {
-      if (path.has(next)) continue;
-      found.add(next);
-      for (const far of reachOf(next, path)) found.add(far);
-    }
-    path.delete(from);
-    reach.set(from, found);
-    return found;
-  };
-  return edges.filter(({ source, target }) =>
-    ![...(after.get(source) ?? [])].some((via) => via !== target && reachOf(via, new Set()).has(target)));
 }
 
 function place(columns, size, top) {

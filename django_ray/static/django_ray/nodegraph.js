@@ -2,7 +2,7 @@
 // Places follow from (rank, stage, ordinal) alone, so growth only appends.
 
 import { svg } from "./dom.js";
-import { reduced } from "./cards.js";
+import { reduced } from "./edges.js";
 import { nodeMark } from "./marks.js";
 import { count, middle } from "./words.js";
 

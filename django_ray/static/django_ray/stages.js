@@ -4,6 +4,9 @@ import { byId, el, say, show } from "./dom.js";
 import { ended, newBar, nodeMark, setBar, setState, stageState, stateOf, total } from "./marks.js";
 import { NONE, count, duration, nodes, plural, shortNames } from "./words.js";
 
+// The stage of all callables past the named ones; a user may call one of these the same.
+export const OTHER = 63;
+
 const RANK = { FAILED: 0, RUNNING: 1, SUBMITTED: 1 };
 const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
 const rows = new Map();
@@ -23,7 +26,7 @@ export function named(stages) {
   const names = shortNames(stages.items.map((stage) => stage.label));
   return new Map(stages.items.map((stage, at) => {
     const found = names[at];
-    const folded = stage.label === "other" && stages.folded;
+    const folded = stage.index === OTHER && stages.folded;
     const said = folded ? { ...found, name: `other (${plural(stages.folded, "callable", "callables")})` } : found;
     return [stage.index, said];
   }));
