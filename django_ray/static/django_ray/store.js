@@ -1,5 +1,7 @@
 // A window of kept nodes and their edges, followed by changes: what graph and timeline draw.
 
+import { behind } from "./edges.js";
+
 export const WINDOW = 2000;
 const PAGE = 256, EDGES = 6000;
 
@@ -17,7 +19,7 @@ export class Store {
     this.edges = [];
     this.edgesCut = false;
     this.next = { since: 0, after: -1, began: null };
-    this.topology = null;
+    this.topology = 0;
     this.loaded = false;
     this.run = null;
   }
@@ -36,7 +38,8 @@ export class Store {
     const { status, body } = await this.view.api.get(path, parameters);
     // Whoever asked for another window since then has no use for this answer.
     if (version !== this.version) throw new Error("the window has moved on");
-    if (status !== 200 || !body.run) throw new Error("no answer to draw from");
+    if (status !== 200 || !body.items) throw new Error("no answer to draw from");
+    if (body.run.run_id !== this.view.body.execution.run_id) throw new Error("another run answers");
     return body;
   }
 
@@ -46,46 +49,48 @@ export class Store {
     const run = `${body.execution.run_id} ${body.execution.attempt}`;
     if (this.run !== null && this.run !== run) this.forget();
     this.run = run;
-    let changed = false;
-    if (this.topology !== body.topology_version) {
-      await this.grow();
-      this.topology = body.topology_version;
-      changed = true;
-    }
-    return (await this.change()) || changed;
+    const grown = await this.grow(body.topology_version);
+    return (await this.change()) || grown;
   }
 
-  async grow() {
-    const last = Math.max(-1, ...this.nodes.keys());
-    let cursor = null, start = Math.max(this.first, last + 1);
-    const begun = start;
-    while (start < this.last) {
+  // Nodes come in with their edges or not at all: a read that was cut short is begun again.
+  async grow(topology) {
+    if (this.topology >= topology) return false;
+    const begun = Math.max(this.first, Math.max(-1, ...this.nodes.keys()) + 1);
+    const nodes = begun < this.last ? await this.readNodes(begun) : [];
+    const edges = nodes.length ? await this.readEdges(begun, nodes.at(-1).ordinal) : [];
+    for (const node of nodes) this.nodes.set(node.ordinal, { ...node, state: "PENDING", revision: 0, detail: {} });
+    this.edges.push(...edges);
+    this.topology = topology;
+    return true;
+  }
+
+  async readNodes(begun) {
+    const found = [];
+    let cursor = null;
+    do {
       const page = await this.ask("topology/nodes", { start: begun, limit: PAGE, cursor });
-      if (!page.items) return;
-      for (const node of page.items) {
-        if (node.ordinal < this.last) this.nodes.set(node.ordinal, { ...node, state: "PENDING", revision: 0, detail: {} });
-        start = node.ordinal + 1;
-      }
+      found.push(...page.items.filter((node) => node.ordinal < this.last));
       cursor = page.next_cursor;
-      if (!cursor) break;
-    }
-    await this.connect(begun);
+    } while (cursor && found.at(-1)?.ordinal + 1 < this.last);
+    return found;
   }
 
-  async connect(begun) {
+  // The edges that end at `begun` up to `last`; what ends further on comes with its node.
+  async readEdges(begun, last) {
+    const found = [];
     let cursor = null;
     for (;;) {
       const page = await this.ask("topology/edges", { start: begun, limit: PAGE, cursor });
-      if (!page.items) return;
       for (const edge of page.items) {
-        if (edge.target >= this.last) return;
-        if (edge.target >= begun && edge.source >= this.first) this.edges.push(edge);
+        if (edge.target > last) return found;
+        if (edge.source >= this.first) found.push(edge);
       }
       cursor = page.next_cursor;
-      if (!cursor) return;
-      if (this.edges.length > EDGES) {
+      if (!cursor) return found;
+      if (this.edges.length + found.length > EDGES) {
         this.edgesCut = true;
-        return;
+        return found;
       }
     }
   }
@@ -96,7 +101,8 @@ export class Store {
     if (!this.loaded) this.next = { since: 0, after: this.first - 1, began: null };
     for (let turn = 0; turn < 12; turn += 1) {
       const page = await this.ask("changes", { ...this.next, limit: PAGE });
-      if (!page.items) return changed;
+      // A row may be newer than the graph that is drawn, and is asked for once.
+      changed = (await this.grow(page.run.topology_version)) || changed;
       for (const row of page.items) changed = this.merge(row) || changed;
       const past = (page.items.at(-1)?.ordinal ?? -1) >= this.last;
       if (!this.loaded && past) {
@@ -130,22 +136,7 @@ export class Store {
     return this.edges.filter((edge) => edge.source === ordinal).map((edge) => edge.target);
   }
 
-  // Everything behind a node, itself left out.
   behind(ordinal) {
-    const after = new Map();
-    for (const { source, target } of this.edges) {
-      if (!after.has(source)) after.set(source, []);
-      after.get(source).push(target);
-    }
-    const seen = new Set(), stack = [ordinal];
-    while (stack.length) {
-      for (const next of after.get(stack.pop()) ?? []) {
-        if (!seen.has(next)) {
-          seen.add(next);
-          stack.push(next);
-        }
-      }
-    }
-    return seen;
+    return behind(this.edges, ordinal);
   }
 }
