@@ -127,7 +127,9 @@ def test_a_stream_ends_when_the_right_is_gone(run, root, end):
     async_to_sync(scenario)()
 
 
-def test_a_stream_ends_with_the_session_it_was_opened_in(run, root):
+def test_a_stream_ends_with_the_session_it_was_opened_in(run, root, settings):
+    # One that is all in its cookie lasts as long as its cookie.
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
     address = reverse("stream", args=[run.public_id])
 
     async def scenario():
