@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import Error, InterfaceError, OperationalError, connection
 
 CHANNEL = "django_ray"
 WAIT_SECONDS = 1.0
@@ -94,6 +94,8 @@ class Bell:
                 while self._is_wanted():
                     with connection.wrap_database_errors:
                         self._hear()
+                # Who has come since then has started a thread of his own.
+                return
             except (OperationalError, InterfaceError):
                 pause.wait(WAIT_SECONDS)
             except Exception:
@@ -104,7 +106,14 @@ class Bell:
                 )
                 pause.wait(WAIT_SECONDS)
             finally:
-                connection.close()
+                self._close()
+
+    def _close(self) -> None:
+        """Leave nothing of the bell to whom a pool gives the connection next."""
+        if connection.connection is not None:
+            with suppress(Error), connection.cursor() as cursor:
+                cursor.execute("UNLISTEN *")
+        connection.close()
 
     def _hear(self) -> None:
         for notice in connection.connection.notifies(timeout=WAIT_SECONDS):

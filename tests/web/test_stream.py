@@ -1,6 +1,7 @@
 import asyncio
+import threading
 import uuid
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, nullcontext
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -10,7 +11,7 @@ from django.test import AsyncClient, AsyncRequestFactory
 from django.urls import reverse
 
 from django_ray.web import bell, stream
-from django_ray.web.bell import BELL, Waiter
+from django_ray.web.bell import BELL, Bell, Waiter
 from tests.app.published import Published
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -317,3 +318,79 @@ def test_a_lost_connection_is_made_good(run, root):
 def terminate(pid):
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+
+
+@pytest.fixture
+def pooled():
+    """Django's own pool, of one connection that everybody gets in turn."""
+    connection.close()
+    options = connection.settings_dict["OPTIONS"]
+    options["pool"] = {"min_size": 1, "max_size": 1}
+    yield
+    connection.close()
+    connection.close_pool()
+    del options["pool"]
+
+
+def test_a_pooled_connection_no_longer_listens_when_it_is_given_back(
+    run, pooled, monkeypatch
+):
+    monkeypatch.setattr(bell, "WAIT_SECONDS", SHORT)
+    public_id = run.public_id
+    connection.close()
+
+    async def scenario():
+        with BELL.waiting(waiter := Waiter(public_id, "somebody")):
+            assert await waiter.wait() is None
+
+    async_to_sync(scenario)()
+    BELL.join()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_listening_channels()")
+        assert cursor.fetchall() == []
+
+
+def test_a_thread_that_ends_leaves_who_comes_then_to_the_next(monkeypatch):
+    """Somebody comes just when the last one is gone and the connection is closed."""
+
+    async def scenario():
+        mine = Bell()
+        late, ended = Waiter(uuid.uuid4(), "late"), []
+        first, last = ExitStack(), ExitStack()
+
+        def close():
+            if not ended:
+                ended.append(threading.current_thread())
+                last.enter_context(mine.waiting(late))
+
+        monkeypatch.setattr(bell, "connection", SilentConnection(close))
+        early = Waiter(uuid.uuid4(), "early")
+        first.enter_context(mine.waiting(early))
+        await early.wait()
+        first.close()
+        await late.wait()
+        await asyncio.to_thread(ended[0].join, LONG)
+        assert not ended[0].is_alive()
+        last.close()
+        mine.join()
+
+    async_to_sync(scenario)()
+
+
+class SilentConnection:
+    """A database connection on which nothing is ever said."""
+
+    wrap_database_errors = nullcontext()
+
+    def __init__(self, close):
+        self.close = close
+        self.connection = self
+
+    def cursor(self):
+        return nullcontext(self)
+
+    def execute(self, statement):
+        pass
+
+    def notifies(self, timeout):
+        return ()
