@@ -53,11 +53,9 @@ def refuse(request: HttpRequest) -> HttpResponseBase | None:
         return problem("method", headers={"Allow": ", ".join(SAFE)})
     try:
         with context.answering():
-            who = key_of(viewer_of(request))
+            who = asker_of(request)
     except StorageUnavailable:
         return unavailable()
-    if who == key_of(AnonymousUser()):
-        who = f"{who} {request.META.get('REMOTE_ADDR', '')}"
     wait = quota.wait(who, int(time.time()))
     if wait is not None:
         return problem("quota", headers={"Retry-After": str(wait)})
@@ -67,6 +65,14 @@ def refuse(request: HttpRequest) -> HttpResponseBase | None:
 def unavailable() -> HttpResponseBase:
     """Return the answer of a database that gives none."""
     return problem("unavailable", headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+def asker_of(request: HttpRequest) -> str:
+    """Return whose requests and streams are counted together: nobody's by address."""
+    who = key_of(viewer_of(request))
+    if who != key_of(AnonymousUser()):
+        return who
+    return f"{who} {request.META.get('REMOTE_ADDR', '')}"
 
 
 def viewer_of(request: HttpRequest) -> Viewer:

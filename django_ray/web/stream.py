@@ -24,7 +24,7 @@ from django.http import (
 
 from django_ray.errors import StorageUnavailable
 from django_ray.readers import context, summary
-from django_ray.readers.access import Viewer, key_of
+from django_ray.readers.access import Viewer
 from django_ray.readers.picture import Reading
 from django_ray.web import api
 from django_ray.web.answers import problem
@@ -33,7 +33,7 @@ from django_ray.web.bell import BELL, Waiter
 CHECK_SECONDS = 10.0
 LIFE_SECONDS = 300.0
 STREAMS = 16
-"""So many at once for one viewer in one process."""
+"""So many at once for one asker in one process."""
 
 QUIET = b": no news\n\n"
 
@@ -57,7 +57,7 @@ async def stream(request: HttpRequest, public_id: uuid.UUID) -> HttpResponseBase
         return problem("absent")
     if not isinstance(request, ASGIRequest):
         return HttpResponse(status=204, headers=HEADERS)
-    if BELL.waits(key_of(viewer)) >= STREAMS:
+    if BELL.waits(api.asker_of(request)) >= STREAMS:
         return problem("quota", headers={"Retry-After": str(int(CHECK_SECONDS))})
     if request.method == "HEAD":
         return HttpResponse(content_type="text/event-stream", headers=HEADERS)
@@ -78,7 +78,7 @@ async def rings(
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + life
-    waiter = Waiter(public_id, key_of(api.viewer_of(request)))
+    waiter = Waiter(public_id, api.asker_of(request))
     told: int | None = None
     with BELL.waiting(waiter):
         while True:

@@ -10,7 +10,7 @@ from django.db import InternalError, connection
 from django.test import AsyncClient, AsyncRequestFactory
 from django.urls import reverse
 
-from django_ray.web import bell, stream
+from django_ray.web import api, bell, stream
 from django_ray.web.bell import BELL, Bell, Waiter
 from tests.app.published import Published
 
@@ -34,6 +34,16 @@ def silence():
     """After each test nobody waits, and the listening thread has ended."""
     yield
     BELL.join()
+
+
+def everybody(user, execution):
+    return True
+
+
+def nobody_at(address):
+    request = AsyncRequestFactory().get("/")
+    request.META["REMOTE_ADDR"] = address
+    return request
 
 
 def request_of(user):
@@ -214,6 +224,22 @@ def test_one_viewer_has_a_bounded_number_of_streams(run, root):
             assert (await client.get(address)).status_code == 429
             last.close()
             assert (await client.get(address)).status_code == 200
+
+    async_to_sync(scenario)()
+
+
+def test_those_who_are_nobody_are_told_apart_by_their_address(run, settings):
+    settings.DJANGO_RAY = {"ACCESS_POLICY": "tests.web.test_stream.everybody"}
+    public_id = run.public_id
+
+    async def scenario():
+        with ExitStack() as stack:
+            for _ in range(stream.STREAMS):
+                waiter = Waiter(public_id, api.asker_of(nobody_at("10.0.0.1")))
+                stack.enter_context(BELL.waiting(waiter))
+            for where, status in (("10.0.0.1", 429), ("10.0.0.2", 200)):
+                answer = await stream.stream(nobody_at(where), public_id)
+                assert answer.status_code == status
 
     async_to_sync(scenario)()
 
