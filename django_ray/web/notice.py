@@ -16,7 +16,7 @@ from django_ray.protocol.vocabulary import (
     ReportingPolicy,
 )
 from django_ray.readers.failures import Cause, Failures
-from django_ray.readers.picture import Reading, Running
+from django_ray.readers.picture import Execution, Reading, Running
 from django_ray.readers.portrait import Portrait
 from django_ray.readers.stages import Stage
 from django_ray.web import statusline
@@ -128,7 +128,7 @@ _END = {
     ExecutionState.SUCCEEDED: "Succeeded",
     ExecutionState.CANCELLED: "Cancelled on request",
     ExecutionState.TIMED_OUT: "Ended by its time limit",
-    ExecutionState.LOST: "Lost: its worker stopped answering; this was noticed",
+    ExecutionState.LOST: "Lost: its process or host on Ray was gone; this was noticed",
     ExecutionState.FAILED: "Failed",
 }
 
@@ -156,6 +156,8 @@ def _unreported(reading: Reading) -> list[Line]:
         if execution.policy is ReportingPolicy.disabled:
             text = "Its state and result are in the task."
             return [strong("Node reporting was off for this run.", _text(text))]
+        if execution.started_at is None:
+            return [strong(f"{_unstarted(execution)} was not started.")]
         said = "No summary of this run is stored."
         return [strong(said, _text("Its result is in the task."))]
     state = execution.state
@@ -175,6 +177,11 @@ def _unreported(reading: Reading) -> list[Line]:
     text = "The graph, timeline and table appear here with the first report."
     said = "The run has started and has not reported a node yet."
     return [strong(said, _text(text))]
+
+
+def _unstarted(execution: Execution) -> str:
+    between = execution.attempt_number > 0 and execution.run_id is None
+    return "The next attempt" if between else "The run"
 
 
 _BEFORE = {

@@ -1,10 +1,14 @@
-"""How far a run has come that has not reported yet: from the queue to its first report."""
+"""How far a run has come that has not reported yet: from the queue to its first report.
+
+One that waits for its next attempt has left the way behind it.
+"""
 
 import datetime as dt
 from dataclasses import dataclass
 
 from django_ray.management.terminal import words
 from django_ray.management.terminal.words import age, clock
+from django_ray.protocol.vocabulary import ExecutionState
 from django_ray.readers.picture import Reading
 
 
@@ -22,7 +26,8 @@ class Step:
 def compose(reading: Reading) -> tuple[Step, ...]:
     """Return the steps of a run that has not reported; none for any other."""
     execution = reading.execution
-    if reading.summary is not None or execution.has_ended:
+    waits_again = execution.state is ExecutionState.RETRY_WAIT
+    if reading.summary is not None or execution.has_ended or waits_again:
         return ()
     now = words.milliseconds(reading.read_at)
     known = (

@@ -96,7 +96,7 @@ def test_a_requested_cancellation_is_said_while_it_lasts():
     [
         (ExecutionState.CANCELLED, "Cancelled on request."),
         (ExecutionState.TIMED_OUT, "Ended by its time limit."),
-        (ExecutionState.LOST, "Lost: its worker stopped answering."),
+        (ExecutionState.LOST, "Lost: its process or host on Ray was gone."),
     ],
 )
 def test_the_reason_of_an_end_is_said_first(state, text):

@@ -326,7 +326,10 @@ def test_each_state_that_lasts_has_its_words(reading, first):
             "Cancelled on request at 14:10:47. 120 of 197 nodes had succeeded.",
         ),
         ("TIMED_OUT", "Ended by its time limit at 14:10:47."),
-        ("LOST", "Lost: its worker stopped answering; this was noticed at 14:10:47."),
+        (
+            "LOST",
+            "Lost: its process or host on Ray was gone; this was noticed at 14:10:47.",
+        ),
     ],
 )
 def test_each_end_has_its_words(state, first):
@@ -467,6 +470,36 @@ def stages_of(*labels, folded):
 def test_the_stage_of_all_others_is_known_by_its_index_not_its_label():
     found = names.of(stages_of((0, "other"), (63, "other"), folded=2))
     assert [found[index].name for index in (0, 63)] == ["other", "other (2 callables)"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "unstarted"), [(0, "The run"), (1, "The next attempt")]
+)
+def test_what_was_cancelled_while_it_waited_was_not_started(attempt, unstarted):
+    reading = pictures.make_reading(
+        None,
+        state=ExecutionState.CANCELLED,
+        attempt_number=attempt,
+        run_id=None,
+        claimed_at=None,
+        started_at=None,
+        finished_at=NOW,
+    )
+    assert said(reading) == [
+        "Cancelled on request at 14:10:47.",
+        f"{unstarted} was not started.",
+    ]
+
+
+def test_a_run_between_two_attempts_has_no_steps():
+    reading = pictures.make_reading(
+        None, state=ExecutionState.RETRY_WAIT, claimed_at=None, started_at=None
+    )
+    assert run_page.compose(portrait(reading)).steps == ()
+    queued = pictures.make_reading(
+        None, state=ExecutionState.QUEUED, claimed_at=None, started_at=None
+    )
+    assert len(run_page.compose(portrait(queued)).steps) == 4
 
 
 # What they read

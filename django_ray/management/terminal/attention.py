@@ -37,7 +37,7 @@ def _ending(picture: Picture) -> list[list[Part]]:
     text = {
         ExecutionState.CANCELLED: "Cancelled on request.",
         ExecutionState.TIMED_OUT: "Ended by its time limit.",
-        ExecutionState.LOST: "Lost: its worker stopped answering.",
+        ExecutionState.LOST: "Lost: its process or host on Ray was gone.",
     }.get(execution.state, "")
     said = " ".join(part for part in (text, picture.error) if part)
     return [[(said, "red")]] if said else []

@@ -16,7 +16,7 @@ const END = {
   SUCCEEDED: "Succeeded",
   CANCELLED: "Cancelled on request",
   TIMED_OUT: "Ended by its time limit",
-  LOST: "Lost: its worker stopped answering; this was noticed",
+  LOST: "Lost: its process or host on Ray was gone; this was noticed",
   FAILED: "Failed",
 };
 
@@ -80,6 +80,7 @@ function unreported(view, now) {
   const inTask = plain("Its state and result are in the task.");
   if (hasEnded(body)) {
     if (off) return [strong("Node reporting was off for this run."), inTask];
+    if (!begun) return [strong(`${body.execution.attempt && !body.execution.run_id ? "The next attempt" : "The run"} was not started.`)];
     return [strong("No summary of this run is stored."), plain("Its result is in the task.")];
   }
   if (state === "QUEUED") return queued(body, now);

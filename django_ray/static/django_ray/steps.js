@@ -1,4 +1,5 @@
 // How far a run has come that has not reported yet: from the queue to its first report.
+// One that waits for its next attempt has left the way behind it.
 
 import { byId, say, setGlyph, show } from "./dom.js";
 import { hasEnded, isReported } from "./head.js";
@@ -6,7 +7,7 @@ import { age, clock, moment } from "./words.js";
 
 export function render(view) {
   const { body } = view;
-  const waits = !isReported(body) && !hasEnded(body);
+  const waits = !isReported(body) && !hasEnded(body) && body.execution.state !== "RETRY_WAIT";
   show(byId("steps"), waits);
   if (!waits) return;
   const { enqueued_at: queued, claimed_at: claimed, started_at: started } = body.execution;
