@@ -9,7 +9,8 @@ seen or not. There is no total, for no statement counts.
 import datetime as dt
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, LiteralString
 
 import msgspec
 from django.db.models import F, Func, Q, QuerySet, TextField, Value
@@ -32,12 +33,13 @@ from django_ray.readers.run import Positive
 LOOKED_AT = 256
 """So many rows one answer asks the policy about."""
 
-WAITING = ("QUEUED", "RETRY_WAIT")
-AT_WORK = ("CLAIMED", "RUNNING", "RECONCILE")
+WAITING = (ExecutionState.QUEUED, ExecutionState.RETRY_WAIT)
+AT_WORK = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
 """The states of two partial indexes: asked apart, for the planner proves no union."""
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MICROSECOND = dt.timedelta(microseconds=1)
+NOW: LiteralString = "SELECT statement_timestamp()"
 NO_RUN = str(uuid.UUID(int=0))
 
 
@@ -78,6 +80,15 @@ class Runs(Part, frozen=True, kw_only=True):
     returned: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A page, the readings its items are of, and the database's clock they are read by."""
+
+    page: Runs
+    readings: tuple[Reading, ...]
+    read_at: dt.datetime
+
+
 class _Filters(Stored, frozen=True):
     prefix: str
     queue: str
@@ -85,7 +96,12 @@ class _Filters(Stored, frozen=True):
 
 
 def runs(viewer: Viewer, query: RunsQuery) -> Runs:
-    """Return a page of what the viewer may see; raises InvalidCursor, ReadError.
+    """Return a page of what the viewer may see; raises InvalidCursor, ReadError."""
+    return listed(viewer, query).page
+
+
+def listed(viewer: Viewer, query: RunsQuery) -> Listed:
+    """Return the same page with its readings.
 
     Two statements, and what the policy asks.
     """
@@ -103,7 +119,8 @@ def runs(viewer: Viewer, query: RunsQuery) -> Runs:
         skip = begun.after[1] if begun else 0
         rows = _select(filters, begun)[skip : skip + most + 1]
         looked_at, seen = _look(viewer, list(rows), most, limit, sees_all=sees_all)
-        items = _read(seen)
+        readings, read_at = _read(seen)
+    items: list[page.Keyed[RunRow]] = [((), _row(reading)) for reading in readings]
     taken = page.fit(items, limit)
     if len(taken) < len(items):
         # No room for the rest: go on behind the last that is shown.
@@ -112,10 +129,14 @@ def runs(viewer: Viewer, query: RunsQuery) -> Runs:
     if len(looked_at) < len(rows):
         after = _after(looked_at, begun)
         following = _sign(viewer, digest, after, begun, returned=len(taken))
-    return Runs(
-        items=tuple(item for _, item in taken),
-        next_cursor=following,
-        returned=len(taken),
+    return Listed(
+        page=Runs(
+            items=tuple(item for _, item in taken),
+            next_cursor=following,
+            returned=len(taken),
+        ),
+        readings=tuple(readings[: len(taken)]),
+        read_at=read_at,
     )
 
 
@@ -169,11 +190,15 @@ def _in(states: Iterable[ExecutionState]) -> Q:
     return found
 
 
-def _read(seen: Sequence[RayTaskExecution]) -> list[page.Keyed[RunRow]]:
+def _read(
+    seen: Sequence[RayTaskExecution],
+) -> tuple[list[Reading], dt.datetime]:
     if not seen:
-        return []
+        ((now,),) = context.fetch(NOW, {})
+        return [], now
     found = {row.pk: row for row in summary.rows([row.pk for row in seen])}
-    return [((), _row(summary.reading(found[row.pk]))) for row in seen]
+    readings = [summary.reading(found[row.pk]) for row in seen]
+    return readings, readings[0].read_at
 
 
 def _row(reading: Reading) -> RunRow:

@@ -1,14 +1,14 @@
 """The list of runs as its template is given it: the active ones, and those that ended."""
 
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from django_ray.management.terminal import status, words
+from django_ray.management.terminal import words
+from django_ray.management.terminal.status import Freshness
 from django_ray.management.terminal.words import age, clock, count, duration
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import (
@@ -18,14 +18,14 @@ from django_ray.protocol.vocabulary import (
 )
 from django_ray.readers import runs
 from django_ray.readers.access import Viewer
-from django_ray.readers.runs import RunRow, Runs, RunsQuery
-from django_ray.web import bars, marks
+from django_ray.readers.runs import Listed, RunRow, RunsQuery
+from django_ray.web import bars, marks, statusline
 from django_ray.web.bars import Bar
 from django_ray.web.marks import Mark
 
 SHOWN = 50
 ENDED = tuple(state for state in ExecutionState if state in TERMINAL_EXECUTION_STATES)
-ACTIVE = tuple(state for state in ExecutionState if state not in ENDED)
+ACTIVE = (*runs.WAITING, *runs.AT_WORK)
 TROUBLED = (
     ExecutionState.RECONCILE,
     ExecutionState.FAILED,
@@ -86,7 +86,7 @@ class Page:
     ended: tuple[Row, ...]
     more_active: bool
     next_cursor: str | None
-    now_ms: int
+    now: str
 
     @property
     def shown(self) -> int:
@@ -94,15 +94,13 @@ class Page:
         return len(self.active) + len(self.ended)
 
 
-def read(viewer: Viewer, query: ListQuery, now_ms: int) -> Page:
+def read(viewer: Viewer, query: ListQuery) -> Page:
     """Return what the viewer may see; raises InvalidCursor, ReadError."""
-    active = (
-        _ask(viewer, query, ACTIVE)
-        if query.show != "ended" and not query.cursor
-        else None
-    )
-    ended = _ask(viewer, query, ENDED) if query.show != "active" else None
-    rows = _rows(active, query, now_ms), _rows(ended, query, now_ms)
+    ended = None if query.show == "active" else _ask(viewer, query, ENDED)
+    goes_on = ended is not None and query.cursor is not None
+    active = None if query.show == "ended" or goes_on else _ask(viewer, query, ACTIVE)
+    rows = _rows(active, query), _rows(ended, query)
+    clocks = [found.read_at for found in (active, ended) if found is not None]
     return Page(
         query=query,
         filters=tuple(
@@ -110,13 +108,15 @@ def read(viewer: Viewer, query: ListQuery, now_ms: int) -> Page:
         ),
         active=rows[0],
         ended=rows[1],
-        more_active=active is not None and active.next_cursor is not None,
-        next_cursor=None if ended is None else ended.next_cursor,
-        now_ms=now_ms,
+        more_active=active is not None and active.page.next_cursor is not None,
+        next_cursor=None if ended is None else ended.page.next_cursor,
+        now=str(words.milliseconds(clocks[0])),
     )
 
 
-def _ask(viewer: Viewer, query: ListQuery, states: tuple[ExecutionState, ...]) -> Runs:
+def _ask(
+    viewer: Viewer, query: ListQuery, states: tuple[ExecutionState, ...]
+) -> Listed:
     asked = RunsQuery(
         cursor=query.cursor,
         limit=SHOWN,
@@ -124,32 +124,30 @@ def _ask(viewer: Viewer, query: ListQuery, states: tuple[ExecutionState, ...]) -
         queue=query.queue,
         state=states,
     )
-    return runs.runs(viewer, asked)
+    return runs.listed(viewer, asked)
 
 
-def _rows(found: Runs | None, query: ListQuery, now_ms: int) -> tuple[Row, ...]:
-    items: Iterable[RunRow] = () if found is None else found.items
-    if query.show == "attention":
-        items = (item for item in items if _needs_attention(item, now_ms))
-    return tuple(_row(item, now_ms) for item in items)
+def _rows(found: Listed | None, query: ListQuery) -> tuple[Row, ...]:
+    if found is None:
+        return ()
+    now_ms = words.milliseconds(found.read_at)
+    rows: list[Row] = []
+    for item, reading in zip(found.page.items, found.readings, strict=True):
+        stale = statusline.freshness(reading) is Freshness.Stale
+        if query.show != "attention" or _needs_attention(item, stale=stale):
+            rows.append(_row(item, now_ms, stale=stale))
+    return tuple(rows)
 
 
-def _needs_attention(item: RunRow, now_ms: int) -> bool:
+def _needs_attention(item: RunRow, *, stale: bool) -> bool:
     counts = item.node_counts
     failed = counts is not None and counts.failed > 0
-    return failed or _is_stale(item, now_ms) or item.execution.state in TROUBLED
+    return failed or stale or item.execution.state in TROUBLED
 
 
-def _is_stale(item: RunRow, now_ms: int) -> bool:
-    heard = item.observed_at_ms
-    is_running = item.execution.state not in ENDED and heard is not None
-    return is_running and now_ms - (heard or 0) >= status.STALE_MS
-
-
-def _row(item: RunRow, now_ms: int) -> Row:
+def _row(item: RunRow, now_ms: int, *, stale: bool) -> Row:
     execution, counts = item.execution, item.node_counts
     reported = item.revision is not None
-    stale = _is_stale(item, now_ms)
     has_ended = execution.state in ENDED
     total = (item.discovered_nodes or 0) if reported else 0
     if not has_ended:

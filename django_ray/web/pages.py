@@ -5,7 +5,6 @@ They bring a policy of their own that allows no inline script or style, nothing 
 origin but where the project's static files are, and no frame around them.
 """
 
-import time
 import uuid
 from urllib.parse import urlsplit
 
@@ -68,8 +67,7 @@ def home(request: HttpRequest) -> HttpResponseBase:
         return refused
     try:
         query = api.parse(ListQuery, request.GET)
-        now_ms = time.time_ns() // 1_000_000
-        found = list_page.read(api.viewer_of(request), query, now_ms)
+        found = list_page.read(api.viewer_of(request), query)
     except InvalidCursor:
         return _problem(request, "cursor", HOME)
     except (msgspec.ValidationError, ReadError):

@@ -3,6 +3,7 @@
 import ast
 import datetime as dt
 import re
+import time
 import uuid
 from pathlib import Path
 
@@ -563,6 +564,15 @@ def test_damaged_detail_is_named_and_the_counts_stay(conn, client):
     text = client.get(reverse("run-page", args=[run.public_id])).text
     assert "Detail missing" in text
     assert "0 of 30" in text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_list_is_as_old_as_the_database_says(conn, client, monkeypatch):
+    Published(conn, 3, 2)
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    text = client.get(reverse("list-page")).text
+    then = int(re.search(r'data-now="([0-9]+)"', text)[1])
+    assert then / 1_000 == pytest.approx(time.time(), abs=30)
 
 
 @pytest.mark.django_db(transaction=True)
