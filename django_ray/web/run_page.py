@@ -31,6 +31,15 @@ class Count:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the script begins with: digits alone, whatever numbers read like."""
+
+    now: str
+    attempt: str
+    attempts: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """Who the run is, how fresh, how complete, and how far."""
@@ -39,7 +48,7 @@ class Head:
     task: str
     public_id: str
     attempt: str
-    attempts: int
+    attempts: str
     is_earlier: bool
     queue: str
     strategy: str
@@ -55,7 +64,7 @@ class Head:
     counts: tuple[Count, ...]
     facts: tuple[Fact, ...]
     is_stale: bool
-    now_ms: int
+    script: Script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +122,7 @@ def _head(portrait: Portrait, now: int) -> Head:
         task=execution.task_path,
         public_id=str(execution.public_id),
         attempt=count(execution.attempt_number),
-        attempts=portrait.attempts,
+        attempts=count(portrait.attempts),
         is_earlier=execution.attempt_number < portrait.attempts,
         queue=execution.queue_name,
         strategy="" if summary is None else summary.strategy,
@@ -135,7 +144,7 @@ def _head(portrait: Portrait, now: int) -> Head:
         counts=_counts(None if summary is None else summary.node_counts),
         facts=facts.compose(reading),
         is_stale=stale,
-        now_ms=now,
+        script=Script(str(now), str(execution.attempt_number), str(portrait.attempts)),
     )
 
 

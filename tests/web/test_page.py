@@ -576,6 +576,20 @@ def test_the_list_is_as_old_as_the_database_says(conn, client, monkeypatch):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_the_script_is_given_digits_whatever_numbers_read_like(conn, client, settings):
+    settings.USE_THOUSAND_SEPARATOR = True
+    run = Published(conn, 3, 2)
+    row = run.row
+    row.attempt_number = 1_000
+    row.save()
+    for address in (reverse("list-page"), reverse("run-page", args=[run.public_id])):
+        text = client.get(address).text
+        given = re.findall(r' data-(?:now|attempts?)="([^"]*)"', text)
+        assert given
+        assert all(re.fullmatch("[0-9]+", value) for value in given)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_list_asks_for_what_needs_attention(conn, client):
     well, ill = Published(conn, 3, 2), Published(conn, 3, 2)
     ill.move([0], "FAILED", kind="ValueError", text="no")
