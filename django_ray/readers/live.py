@@ -16,7 +16,6 @@ from django_ray.progress import stages as stage_row
 from django_ray.protocol import records
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
-    NODE_STATES,
     RETAINED,
     TERMINAL_EXECUTION_STATES,
     DetailAvailability,
@@ -39,7 +38,7 @@ from django_ray.readers.picture import (
 
 FAILED = details.Filter(states=(NodeState.FAILED,))
 FAILURES = 16
-AT_WORK = details.Filter(states=(NodeState.RUNNING,))
+RUNNING = details.Filter(states=(NodeState.RUNNING,))
 RUNNING_READ = 256
 """So many nodes at work are compared, first registered first; it may not be all."""
 
@@ -121,7 +120,7 @@ class _Detail:
 
     def running(self) -> tuple[Running, ...]:
         """Return the kept nodes at work, longest first."""
-        rows = details.in_order(self._run, AT_WORK, most=RUNNING_READ)
+        rows = details.in_order(self._run, RUNNING, most=RUNNING_READ)
         self._count(NodeState.RUNNING, rows, RUNNING_READ)
         parsed = [(row, self._parsed(row)) for row in rows]
         found = [
@@ -140,11 +139,9 @@ class _Detail:
             self._fault(fault.availability)
             return (), ()
         stages = tuple(_stage(stage) for stage in row.stages)
-        for state in NODE_STATES if self._complete else ():
-            if sum(stage.counts.of(state) for stage in stages) != self._counts.of(
-                state
-            ):
-                self._fault(DetailAvailability.CORRUPT)
+        counts = [stage.counts for stage in stages]
+        if self._complete and not stages_of_run.add_up(counts, self._counts):
+            self._fault(DetailAvailability.CORRUPT)
         return stages, _first(row.failure)
 
     def _count(self, state: NodeState, rows: list[Row], most: int) -> None:

@@ -107,7 +107,7 @@ def _running(detailed: Detailed) -> tuple[Running, ...]:
     if not detailed.summary.node_counts.running:
         return ()
     run_ = detailed.selected
-    rows = details.in_order(run_, live.AT_WORK, most=live.RUNNING_READ)
+    rows = details.in_order(run_, live.RUNNING, most=live.RUNNING_READ)
     found = [live.at_work(row, details.parse(run_, row)) for row in rows]
     known = [node for node in found if node is not None]
     return tuple(sorted(known, key=lambda node: node.started_ms))

@@ -5,6 +5,7 @@ add up to the summary's counts, else they are CORRUPT. Architecture 6.
 """
 
 import uuid
+from collections.abc import Sequence
 
 from django.db.models import Case, F, When
 
@@ -102,12 +103,23 @@ def counts(stage: stage_row.Stage) -> NodeCounts:
     return NodeCounts(**{state.lower(): count for state, count in named})
 
 
+def add_up(parts: Sequence[NodeCounts], whole: NodeCounts) -> bool:
+    """Claim that the stages' counts are together the run's, state by state."""
+    return all(
+        sum(part.of(state) for part in parts) == whole.of(state)
+        for state in NODE_STATES
+    )
+
+
 def read(detailed: Detailed) -> Stages:
     """Return the stages of a run whose detail can be read; raise IntegrityFault."""
     row = load(detailed.selected)
     items = tuple(_stage(stage) for stage in row.stages)
-    if detailed.summary.detail.complete:
-        _require_sums(items, detailed.summary.node_counts)
+    whole, complete = detailed.summary.node_counts, detailed.summary.detail.complete
+    if complete and not add_up([stage.node_counts for stage in items], whole):
+        raise IntegrityFault(
+            "The stages do not add up to the summary.", DetailAvailability.CORRUPT
+        )
     failure = row.failure
     return Stages(
         edges=tuple(
@@ -154,11 +166,3 @@ def _series(stored: Running | None) -> Series | None:
         peak=stored.peak,
         width_ms=stored.width_ms,
     )
-
-
-def _require_sums(items: tuple[Stage, ...], whole: NodeCounts) -> None:
-    for state in NODE_STATES:
-        if sum(stage.node_counts.of(state) for stage in items) != whole.of(state):
-            raise IntegrityFault(
-                "The stages do not add up to the summary.", DetailAvailability.CORRUPT
-            )
