@@ -140,8 +140,8 @@ class Picture:
     """All that one frame of `watch_run` shows.
 
     `failures` are newest first, `running` longest first; both are bounded and may be
-    fewer than the summary counts. `error` is the attempt's, if it has one. `answered` is false when the database did not answer
-    and this is the picture from before.
+    fewer than the summary counts. `error` is the attempt's, if it has one. `answered` is
+    false when the database did not answer and this is the picture from before.
     """
 
     reading: Reading

@@ -11,7 +11,6 @@ from typing import Literal
 
 import msgspec
 
-from django_ray.protocol import canonical
 from django_ray.protocol.summary import Detail, NodeCounts, Part, Summary, Terminal
 from django_ray.protocol.vocabulary import (
     DetailAvailability,
@@ -130,11 +129,6 @@ def summary(
         if found is not None:
             found = archive.find(found, query.attempt)
     return None if found is None else body(found)
-
-
-def encode(reading: Reading) -> bytes:
-    """Return the body's canonical bytes."""
-    return canonical.encode(body(reading))
 
 
 def body(reading: Reading) -> Body | LegacyBody:

@@ -88,11 +88,6 @@ def bodies(run: Selected, digests: Sequence[bytes]) -> list[Items]:
     return [found[digest] for digest in digests]
 
 
-def page(run: Selected, number: int) -> Items:
-    """Return the items of the manifest's page `number`, from 0: node pages come first."""
-    return bodies(run, [run.manifest.digests[number]])[0]
-
-
 def _items(
     digest: bytes,
     kind: str,

@@ -177,8 +177,7 @@ def read_all(bench):
 
 def _read(reading):
     run = context.select(reading.summary, reading.read_at)
-    for number in range(len(run.manifest.digests)):
-        topology.page(run, number)
+    topology.bodies(run, run.manifest.digests)
     found = 0
     for state in NODE_STATES:
         wanted = details.Filter(states=(state,))

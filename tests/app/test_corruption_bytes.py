@@ -47,7 +47,7 @@ def printable(value):
 
 
 def show_summary(summary):
-    return public.encode(pictures.make_reading(summary))
+    return canonical.encode(public.body(pictures.make_reading(summary)))
 
 
 READERS = {

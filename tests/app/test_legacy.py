@@ -12,6 +12,7 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from django_ray.errors import IntegrityFault
+from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.readers import legacy, public
@@ -108,8 +109,10 @@ def test_a_recorded_snapshot_gives_its_recorded_aggregates(schema):
     data = recording.replay(f"legacy_{schema}.json", bytes_of(schema=schema))
     found = decode(data)
     assert found == Legacy(schema=schema, **FOUND)
-    body = public.encode(
-        dataclasses.replace(pictures.make_reading(summary=None), legacy=found)
+    body = canonical.encode(
+        public.body(
+            dataclasses.replace(pictures.make_reading(summary=None), legacy=found)
+        )
     )
     recording.replay(f"legacy_{schema}_body.json", body)
 
@@ -401,7 +404,7 @@ def test_a_snapshot_is_read_only_where_it_is_asked_for(row, legacy):
 
 
 def test_the_body_shows_aggregates_of_their_schema_and_nothing_else(row):
-    body = json.loads(public.encode(read()))
+    body = json.loads(canonical.encode(public.body(read())))
     assert set(body) == {
         *("detail", "diagnostic", "discovered_edges", "discovered_nodes"),
         *("execution", "node_counts", "observed_at_ms", "percent", "policy"),
@@ -482,7 +485,7 @@ def test_a_snapshot_past_its_cap_never_leaves_the_database(row, over):
         assert found.legacy == Legacy(schema=2, **FOUND)
         return
     assert found.legacy == Oversized(size=size)
-    body = json.loads(public.encode(found))
+    body = json.loads(canonical.encode(public.body(found)))
     assert body["diagnostic"] == "legacy_snapshot_oversized"
     assert (body["schema"], body["node_counts"], body["percent"]) == (None, None, None)
 

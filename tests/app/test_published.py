@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from django_ray.identity import RunIdentity
-from django_ray.protocol import frames
+from django_ray.protocol import canonical, frames
 from django_ray.protocol.frames import Failure
 from django_ray.protocol.vocabulary import DetailAvailability, NodeState
 from django_ray.readers import live, public
@@ -78,7 +78,9 @@ def test_the_terminals_picture_is_that_of_the_publication(run):
 
 def test_the_json_says_the_same_counts(run):
     report(run)
-    body = json.loads(public.encode(live.read(pictures.PUBLIC_ID).reading))
+    body = json.loads(
+        canonical.encode(public.body(live.read(pictures.PUBLIC_ID).reading))
+    )
     assert body["discovered_nodes"] == 4
     assert body["discovered_edges"] == body["retained_edges"] == 6
     counts = {state: number for state, number in body["node_counts"].items() if number}

@@ -108,7 +108,7 @@ def reads_page(data, kind, count, encoding="identity"):
         body=body,
         created_at=pictures.NOW,
     )
-    return _reads(topology.page, selected(owner, (digest,)), 0)
+    return _reads(topology.bodies, selected(owner, (digest,)), [digest])
 
 
 def reads_nodes(*items):
