@@ -41,7 +41,7 @@ export class Feed {
     this.final = false;
     this.failures = 0;
     this.interval = SOON;
-    this.askedAt = Date.now();
+    this.askedAt = this.answeredAt = Date.now();
     this.nextAt = null;
     this.slowedUntil = 0;
     this.etag = null;
@@ -107,6 +107,7 @@ export class Feed {
   async poll() {
     if (this.busy || this.stopped) return;
     this.busy = true;
+    this.askedAt = Date.now();
     clearTimeout(this.timer);
     try {
       this.settle(await this.ask(this.etag));
@@ -119,7 +120,6 @@ export class Feed {
   }
 
   settle(answer) {
-    this.askedAt = Date.now();
     if (answer.status === 401 || answer.status === 403 || answer.status === 404) {
       this.final = true;
       this.hush();
@@ -133,6 +133,7 @@ export class Feed {
     }
     this.failures = 0;
     this.slowedUntil = 0;
+    this.answeredAt = Date.now();
     if (answer.status === 200) {
       this.etag = answer.etag;
       this.hear(answer.body);

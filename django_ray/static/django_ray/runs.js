@@ -3,11 +3,11 @@
 import { byId, el, say, setClass, setGlyph, show } from "./dom.js";
 import { Api, Feed } from "./feed.js";
 import { serverClock, start as startFrame } from "./frame.js";
-import { ENDED, chip, ended, executionMark, setBar } from "./marks.js";
-import { STALE } from "./head.js";
+import { freshness } from "./head.js";
+import { ENDED, chip, ended, executionMark, newBar, setBar } from "./marks.js";
 import { age, clock, count, duration, moment, percent, plural } from "./words.js";
 
-const EVERY = 5000, LIMIT = 50;
+const EVERY = 5000, LIMIT = 50, LOOKED_UP = 8;
 const ACTIVE = ["QUEUED", "CLAIMED", "RUNNING", "RETRY_WAIT", "RECONCILE"];
 const main = byId("content");
 const now = serverClock(Number(main.dataset.now));
@@ -17,12 +17,38 @@ const rows = new Map([...document.querySelectorAll("tr[data-id]")].map((row) => 
 const items = new Map();
 let newer = 0;
 
-// Rows that are on the page, and whatever is active or has ended since.
+// The active ones are asked for apart: any number of others may have come after them.
+const lists = { active: [ACTIVE], ended: [[...ENDED]] }[asked.get("show")] ?? [ACTIVE, []];
+const heard = lists.map(() => ({ etag: null, body: { items: [] } }));
+const active = new Set([...document.querySelectorAll("#active tr[data-id]")].map((row) => row.dataset.id));
+
+async function ask() {
+  const parameters = { limit: LIMIT, prefix: asked.get("prefix"), queue: asked.get("queue") };
+  const answers = await Promise.all(lists.map((state, at) =>
+    api.get("runs/", { ...parameters, state }, heard[at].etag)));
+  const refused = answers.find(({ status }) => status !== 200 && status !== 304);
+  if (refused) return refused;
+  answers.forEach((answer, at) => {
+    if (answer.status === 200) heard[at] = answer;
+  });
+  const items = heard.flatMap(({ body }) => body.items);
+  return { status: 200, body: { items: [...items, ...await missing(items)] }, etag: null };
+}
+
+// A row that was active and is in no list is asked for by itself, in turn.
+async function missing(items) {
+  const there = new Set(items.map(({ execution }) => execution.id));
+  const left = [...active].filter((id) => !there.has(id)).slice(0, LOOKED_UP);
+  const answers = await Promise.all(left.map((id) => api.get(`runs/${id}/summary`)));
+  for (const id of left) {
+    active.delete(id);
+    active.add(id);
+  }
+  return answers.filter(({ status }) => status === 200).map(({ body }) => body);
+}
+
 const feed = new Feed({
-  ask: (etag) => api.get("runs/", {
-    limit: LIMIT, prefix: asked.get("prefix"), queue: asked.get("queue"),
-    state: asked.get("show") === "active" ? ACTIVE : asked.get("show") === "ended" ? [...ENDED] : [],
-  }, etag),
+  ask,
   hear,
   gone: () => location.reload(),
   turn: tick,
@@ -32,10 +58,12 @@ const feed = new Feed({
 feed.pace = () => EVERY;
 
 function hear(body) {
-  const fresh = body.items.filter((item) => !rows.has(item.execution.id));
+  const fresh = [...new Map(body.items.map((item) => [item.execution.id, item])).values()]
+    .filter((item) => !rows.has(item.execution.id));
   newer = asked.get("cursor") || asked.get("show") === "attention" ? 0 : fresh.filter(isNewer).length;
   for (const item of body.items) {
     if (rows.has(item.execution.id)) {
+      if (ENDED.has(item.execution.state)) active.delete(item.execution.id);
       items.set(item.execution.id, item);
       set(rows.get(item.execution.id), item);
     }
@@ -51,7 +79,7 @@ function isNewer(item) {
 }
 
 function isStale(item) {
-  return !ENDED.has(item.execution.state) && item.observed_at_ms !== null && now() - item.observed_at_ms >= STALE;
+  return freshness(item, now()) === "Stale";
 }
 
 function set(row, item) {
@@ -65,12 +93,8 @@ function set(row, item) {
   if (!over) whole = Math.max(whole, item.declared_nodes ?? 0);
   if (reported && whole) {
     say(share.firstElementChild, `${percent(item.percent, ended(counts))} %`);
-    let bar = barred.querySelector("svg");
-    if (!bar) {
-      bar = document.querySelector("svg.bar-row")?.cloneNode(false);
-      if (bar) barred.replaceChildren(bar);
-    }
-    if (bar) setBar(bar, counts, whole);
+    if (!barred.querySelector("svg")) barred.replaceChildren(newBar("bar-row"));
+    setBar(barred.firstElementChild, counts, whole);
     done.replaceChildren(`${count(over ? counts.SUCCEEDED : ended(counts))} `,
       el("span", { class: "quiet" }, `of ${count(whole)} ${over ? "succeeded" : "ended"}`));
   }
@@ -94,13 +118,14 @@ function setAges(row, item) {
 
 function tick() {
   const [icon, word, text] = byId("fresh").children;
-  const asking = age(Date.now() - feed.askedAt);
+  const since = Date.now() - feed.answeredAt;
   const [symbol, tone, said] = feed.silent ? ["warning", "warn", "No answer from the server"]
     : feed.paused ? ["paused", "plain", "Paused by you"] : ["live", "accent", "Live"];
   setGlyph(icon, symbol, tone);
   byId("status").dataset.tone = tone;
   say(word, said);
-  say(text, feed.silent ? `last asked ${asking} ago` : `list as of ${clock(now() - (Date.now() - feed.askedAt), now())}, ${asking} ago`);
+  const list = `list as of ${clock(now() - since, now())}, ${age(since)} ago`;
+  say(text, feed.silent ? `last asked ${age(Date.now() - feed.askedAt)} ago; ${list}` : list);
   say(byId("pace"), feed.paused ? "" : "Every 5 s");
   for (const [id, item] of items) setAges(rows.get(id), item);
 }
