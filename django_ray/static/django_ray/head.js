@@ -2,9 +2,10 @@
 
 import { byId, el, say, setGlyph, show } from "./dom.js";
 import { ENDED, ORDER, chip, ended, executionMark, setBar } from "./marks.js";
-import { NONE, age, clock, count, duration, moment, percent, plural } from "./words.js";
+import { NONE, age, clock, count, duration, moment, nodes, percent, plural } from "./words.js";
 
-export const LATE = 15000, STALE = 30000, UNCHANGED = 10000;
+const HAS_DETAIL = new Set(["AVAILABLE", "TRUNCATED"]);
+const LATE = 15000, STALE = 30000, UNCHANGED = 10000;
 const MINUTE = 60000, LEAST_ENDED = 20, LEAST_MINUTES = 3;
 const STEPS = [1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440];
 
@@ -16,7 +17,11 @@ export function isReported(body) {
   return body.revision !== null;
 }
 
-export function wholeOf(body) {
+export function hasDetail(view) {
+  return HAS_DETAIL.has(view.availability);
+}
+
+function wholeOf(body) {
   if (!isReported(body)) return 0;
   if (body.terminal) return body.discovered_nodes;
   return Math.max(body.declared_nodes, body.discovered_nodes);
@@ -78,10 +83,13 @@ function fresh(view, now) {
   return [symbol, tone, said, text];
 }
 
+function keptNodes(body) {
+  return `${count(body.retained_nodes)} of ${count(body.discovered_nodes)}`;
+}
+
 function kept(body) {
-  const nodes = `${count(body.retained_nodes)} of ${count(body.discovered_nodes)}`;
   const edges = `${count(body.retained_edges)} of ${count(body.discovered_edges)}`;
-  return `${nodes} nodes and ${edges} edges kept`;
+  return `${keptNodes(body)} nodes and ${edges} edges kept`;
 }
 
 const ABSENT = {
@@ -93,16 +101,29 @@ const ABSENT = {
   CORRUPT: ["warning", "warn", "Detail damaged", "not shown ·"],
 };
 
-export function completeness(body, availability) {
+function completeness(body, availability) {
   if (availability === "AVAILABLE") {
     if (body.detail.complete) return ["full", "plain", "Complete", `· ${kept(body)}`, ""];
     return ["half", "plain", "Growing", `· ${kept(body)}; the rest follows`, ""];
   }
   if (availability === "TRUNCATED") {
-    const nodes = `${count(body.retained_nodes)} of ${count(body.discovered_nodes)}`;
-    return ["half", "warn", "Partial", `· ${nodes} nodes kept:`, body.detail.reasons.join(", ")];
+    return ["half", "warn", "Partial", `· ${keptNodes(body)} nodes kept:`, body.detail.reasons.join(", ")];
   }
   return [...ABSENT[availability], availability];
+}
+
+// Names what is whole, then what is cut.
+function cut(body, availability) {
+  show(byId("cut"), availability === "TRUNCATED");
+  if (availability !== "TRUNCATED") return;
+  const [bold, rest, code] = byId("cut").lastElementChild.children;
+  const { retained_nodes: kept, discovered_nodes: all } = body;
+  say(bold, `The counts and stages cover all ${nodes(all)}.`);
+  say(rest, kept === all
+    ? "Some of what its nodes said is left out, or was not reported."
+    : `Node graph, node list and failure details cover the first ${count(kept)} registered, with `
+      + `${count(body.retained_edges)} of ${count(body.discovered_edges)} edges.`);
+  say(code, body.detail.reasons.join(", "));
 }
 
 function sayLine(place, [symbol, tone, word, text, code]) {
@@ -145,6 +166,7 @@ export function render(view) {
   const whole = wholeOf(body);
   const counts = isReported(body) ? body.node_counts : null;
   sayLine(byId("complete"), completeness(body, view.availability));
+  cut(body, view.availability);
   say(byId("percent"), counts && whole ? percent(body.percent, ended(counts)) : "");
   show(byId("percent-unit"), Boolean(counts && whole));
   const done = counts && (body.terminal ? counts.SUCCEEDED : ended(counts));

@@ -18,17 +18,17 @@ import { Timeline } from "./timeline.js";
 import { count } from "./words.js";
 
 const DETAIL_EVERY = 2000, AGAIN = 5000, RUNNING_READ = 256;
-const HAS_DETAIL = new Set(["AVAILABLE", "TRUNCATED"]);
 
 const main = byId("content");
 const link = new Link();
-const attempt = Number(main.dataset.attempt);
+// None before the first claim.
+let attempt = Number(main.dataset.attempt);
 
 const view = {
   name: document.querySelector("h1").textContent,
   api: new Api("earlier" in main.dataset ? attempt : null),
   now: serverClock(Number(main.dataset.now)),
-  body: null, stages: null, failures: null, running: [], names: new Map(),
+  body: null, stages: null, failures: null, running: null, names: new Map(),
   availability: "NOT_REPORTED", error: main.dataset.error ?? "", heardAt: Number(main.dataset.now),
   open: (id) => drawer.open(id),
   selected: (id) => graph.select(id),
@@ -44,7 +44,7 @@ const graph = new GraphPanel(view, link, nodes);
 const timeline = new Timeline(view);
 const drawer = new Drawer(view, link);
 
-let known = { state: null, failed: null, detail: null, word: null };
+let known = { state: null, failed: null, detail: null, word: null, attempt: null };
 let following = null, followAgain = false;
 let detailTimer = null, detailBusy = false, detailAt = 0;
 
@@ -53,16 +53,20 @@ const feed = new Feed({
   hear,
   gone,
   turn: () => view.body && (head.tick(view), head.title(view)),
-  isFinal: () => view.body !== null && (head.hasEnded(view.body) || Boolean(view.api.attempt)),
+  // What is asked for must have been heard: the last word of an attempt comes after it.
+  isFinal: () => view.body !== null && known.attempt === view.api.attempt
+    && (head.hasEnded(view.body) || view.api.attempt !== null),
   stream: view.api.attempt ? null : "stream",
 });
 view.feed = feed;
 
 function hear(body) {
+  if (!attempt) begin(body.execution.attempt);
   if (body.execution.attempt !== attempt) return void another(body.execution.attempt);
   const before = view.body;
   view.body = { revision: null, terminal: null, ...body };
   view.heardAt = view.now();
+  known.attempt = view.api.attempt;
   if (!before || before.detail_revision !== body.detail_revision || before.detail.availability !== body.detail.availability) {
     view.availability = body.detail.availability;
   }
@@ -71,6 +75,11 @@ function hear(body) {
   attention.render(view);
   tell(view.body);
   soon();
+}
+
+function begin(number) {
+  attempt = number;
+  say(byId("attempt"), count(number));
 }
 
 // A new attempt never replaces the page: it is offered.
@@ -106,12 +115,15 @@ function soon() {
   detailTimer = setTimeout(detail, Math.max(0, detailAt + DETAIL_EVERY - Date.now()));
 }
 
+function keyOf(body) {
+  return `${body.detail_revision} ${body.topology_version} ${body.execution.state} ${body.detail.availability}`;
+}
+
 async function detail() {
   detailTimer = null;
-  const { body } = view;
-  const key = `${body.detail_revision} ${body.topology_version} ${body.execution.state} ${body.detail.availability}`;
+  const key = keyOf(view.body);
   if (key === known.detail || document.hidden) return;
-  if (!HAS_DETAIL.has(view.availability)) return void absent();
+  if (!head.hasDetail(view)) return void absent();
   detailBusy = true;
   detailAt = Date.now();
   const first = view.stages === null;
@@ -130,10 +142,15 @@ async function detail() {
   await follow();
   await drawer.refresh();
   if (first && link.get("node")) drawer.open(link.get("node"), true);
+  // Nobody else comes back for what was heard meanwhile, should it have been the last.
+  if (keyOf(view.body) !== known.detail) soon();
 }
 
 function draw() {
-  if (!view.stages) return;
+  if (!view.stages || !head.hasDetail(view)) return;
+  say(byId("absent").firstElementChild, "");
+  show(byId("absent"), false);
+  show(byId("nodes"), true);
   stages.render(view);
   graph.start();
   graph.render();
@@ -176,7 +193,7 @@ async function readRunning() {
 }
 
 // The window of the graph is read when it is drawn, or where it is all there is.
-// One at a time; who asks meanwhile is answered by another turn.
+// One at a time; who asks meanwhile waits for another turn.
 function follow() {
   if (following) {
     followAgain = true;
@@ -186,8 +203,9 @@ function follow() {
     following = null;
     if (followAgain) {
       followAgain = false;
-      follow();
+      return follow();
     }
+    return undefined;
   });
   return following;
 }
@@ -195,7 +213,7 @@ function follow() {
 async function followOnce() {
   const { body } = view;
   if (!body) return;
-  if (!HAS_DETAIL.has(view.availability) || document.hidden) return;
+  if (!head.hasDetail(view) || document.hidden) return;
   const drawn = graph.kind === "nodes" || timeline.kind === "nodes";
   if (!drawn && body.retained_nodes > WINDOW) return;
   try {
@@ -248,8 +266,8 @@ async function ordinalOf(id) {
 // The next or previous row of the list the open node is in; without one, the first.
 function step(by) {
   const rows = [...document.querySelectorAll("#causes details[open] tr[data-id], #node-rows tr[data-id]")];
-  const failing = rows.findIndex((row) => row.dataset.id === drawer.id);
-  const next = rows[failing < 0 ? 0 : failing + by];
+  const at = rows.findIndex((row) => row.dataset.id === drawer.id);
+  const next = rows[at < 0 ? 0 : at + by];
   if (!next) return false;
   next.scrollIntoView({ block: "nearest" });
   drawer.open(next.dataset.id);
@@ -293,7 +311,7 @@ startFrame({
   "]": () => nodes.turn(1),
   "[": () => nodes.turn(0),
   a: () => (byId("newer").hidden ? false : location.assign("?")),
-  c: () => drawer.copy?.(),
+  c: () => (drawer.id ? drawer.copy() : false),
   u: () => location.assign("../../"),
 });
 
