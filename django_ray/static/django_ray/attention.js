@@ -1,7 +1,7 @@
 // The attention slot: what is wrong, or that nothing is. Says what the server says.
 
 import { byId, el, nodeButton, setGlyph, show } from "./dom.js";
-import { freshness, hasEnded, isReported } from "./head.js";
+import { freshness, hasDetail, hasEnded, isReported } from "./head.js";
 import { ended } from "./marks.js";
 import { age, clock, count, duration, moment, nodes } from "./words.js";
 
@@ -11,6 +11,8 @@ const strong = (text) => ({ kind: "strong", text });
 const plain = (text) => ({ kind: "text", text });
 const code = (text) => ({ kind: "code", text });
 const node = (text) => ({ kind: "node", text });
+// A line of what is not read yet: one that stands and begins like it says more.
+const unread = (...line) => Object.assign(line, { isUnread: true });
 
 const END = {
   SUCCEEDED: "Succeeded",
@@ -112,6 +114,7 @@ function failed(view) {
   const behind = counts.SKIPPED ? `, ${count(counts.SKIPPED)} skipped behind` : "";
   const head = strong(`${count(counts.FAILED)} failed${behind}.`);
   const cause = failures?.items[0];
+  if (!failures && hasDetail(view)) return [unread(head)];
   if (!cause) return [[head, plain("Counted; none of them is kept with detail.")]];
   const lines = [[head, ...example(failures, cause)]];
   const rest = failures.failed - failures.examined;
@@ -135,7 +138,8 @@ function example(failures, cause) {
 function long(view, now) {
   const { body, running } = view;
   if (hasEnded(body)) return [];
-  if (!running.length) {
+  if (!running && body.node_counts.RUNNING && hasDetail(view)) return [unread()];
+  if (!running?.length) {
     const none = body.node_counts.RUNNING
       ? "The running nodes are counted; none of them is kept."
       : "No node runs just now.";
@@ -198,6 +202,8 @@ function paragraph(line, open) {
   return el("p", {}, parts);
 }
 
+const made = new WeakSet();
+
 // Ages inside tick each second; a line is rebuilt only when its words have changed.
 export function render(view) {
   const now = view.now();
@@ -217,13 +223,18 @@ export function render(view) {
   const place = byId("attention-lines");
   lines.forEach((line, at) => {
     const text = line.map((part) => part.text).join(" ");
-    if (place.children[at]?.textContent === text) return;
+    const standing = place.children[at];
+    const said = standing?.textContent ?? "";
+    // A line that came with the page opens no node.
+    if (line.isUnread ? said.startsWith(text) : said === text && made.has(standing)) return;
     // Only numbers moved: whoever has focus in the line keeps it.
-    if (place.children[at]?.contains(document.activeElement)) return;
+    if (standing?.contains(document.activeElement)) return;
     const fresh = paragraph(line, view.open);
-    if (place.children[at]) place.children[at].replaceWith(fresh);
+    made.add(fresh);
+    if (standing) standing.replaceWith(fresh);
     else place.append(fresh);
   });
-  while (place.children.length > lines.length) place.lastElementChild.remove();
-  show(byId("to-failures"), Boolean(view.failures?.items.length));
+  const whole = !lines.some((line) => line.isUnread);
+  while (whole && place.children.length > lines.length) place.lastElementChild.remove();
+  if (view.failures) show(byId("to-failures"), view.failures.items.length > 0);
 }

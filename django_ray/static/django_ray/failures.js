@@ -53,7 +53,7 @@ function details(cause, view, open) {
     left ? el("p", { class: "more" }, `and ${count(left)} more, in the list of nodes`) : null);
 }
 
-export function saying(found) {
+function saying(found) {
   if (!found.failed) return "Nothing failed.";
   const causes = found.causes_total === 1 ? "1 cause" : `${count(found.causes_total)} causes`;
   if (found.more) {
@@ -66,8 +66,8 @@ export function saying(found) {
 
 export function render(view) {
   const { failures } = view;
-  show(byId("failures"), Boolean(failures?.items.length));
   if (!failures) return;
+  show(byId("failures"), failures.items.length > 0);
   say(byId("failures-said"), saying(failures));
   const key = JSON.stringify(failures.items);
   const list = byId("causes");
