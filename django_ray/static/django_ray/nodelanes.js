@@ -33,6 +33,9 @@ export class NodeLanes {
 
   render() {
     const { store } = this.view;
+    // Another window of the graph holds other nodes.
+    if (store.version !== this.version) this.open();
+    this.version = store.version;
     if (!store.loaded) {
       byId("timeline-body").replaceChildren(el("p", { class: "nothing" }, "The nodes are being read."));
       return;

@@ -16,6 +16,7 @@ export class Nodes {
     this.waiting = 0;
     this.next = null;
     this.busy = false;
+    this.loads = 0;
     this.build();
   }
 
@@ -87,25 +88,27 @@ export class Nodes {
   turn(by) {
     if (by === 0) return this.again();
     if (!this.next) return false;
-    this.cursors.push(this.next);
+    // Pressed again before it has come, it is the same page.
+    if (this.cursors.at(-1) !== this.next) this.cursors.push(this.next);
     return this.load(false);
   }
 
   // `inPlace`: rows that stand keep their places, others wait until they are asked for.
+  // Of several questions only the last is heard.
   async load(inPlace) {
     if (this.busy && inPlace) return;
     this.busy = true;
+    const load = this.loads += 1;
     const asked = { ...this.filter, order: "newest", limit: PAGE, cursor: this.cursors.at(-1) };
-    const key = JSON.stringify(this.filter);
     try {
       const { status, body } = await this.view.api.get("nodes", asked);
-      if (key !== JSON.stringify(this.filter)) return;
+      if (load !== this.loads) return;
       if (status === 200 && body.items) this.take(body, inPlace);
       else if (!inPlace) this.refused(status, body);
     } catch {
-      if (!inPlace) say(this.note, "The server does not answer. The rows are the last ones read.");
+      if (!inPlace && load === this.loads) say(this.note, "The server does not answer. The rows are the last ones read.");
     } finally {
-      this.busy = false;
+      if (load === this.loads) this.busy = false;
     }
   }
 
@@ -246,7 +249,7 @@ export function fault(detail) {
   return [kind ?? "", omitted ? `error not kept: ${omitted}` : (text ?? "")];
 }
 
-export function lastWord(item) {
+function lastWord(item) {
   const { detail, state } = item;
   if (state === "FAILED") return fault(detail).filter(Boolean).join(": ");
   const far = detail.current === undefined ? ""
