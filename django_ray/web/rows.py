@@ -87,13 +87,15 @@ def of_stages(stages: Stages | None, labels: dict[int, Name]) -> tuple[StageRow,
 
 def _order(stage: Stage) -> tuple[int, int]:
     """Failed ones first, then what is under way, what waits, and what is done."""
-    state = stage_state(stage.node_counts)
-    if state is NodeState.PENDING:
-        return 3, stage.index
-    return _FIRST.get(state, 4), stage.index
+    return _RANK.get(stage_state(stage.node_counts), 4), stage.index
 
 
-_FIRST = {NodeState.FAILED: 0, NodeState.RUNNING: 1, NodeState.SUBMITTED: 2}
+_RANK = {
+    NodeState.FAILED: 0,
+    NodeState.RUNNING: 1,
+    NodeState.SUBMITTED: 2,
+    NodeState.PENDING: 3,
+}
 
 
 def _or_none(number: int) -> str:

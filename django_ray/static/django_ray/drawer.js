@@ -13,6 +13,7 @@ export class Drawer {
     this.link = link;
     this.id = null;
     this.opener = null;
+    this.copied = el("span");
     window.addEventListener("popstate", () => {
       const id = new URLSearchParams(location.search).get("node");
       if (id) this.open(id, true);
@@ -99,7 +100,7 @@ export class Drawer {
     const { node } = found;
     if (!node) return this.put(this.header(this.id, null), this.absent(found.counters));
     this.put(this.header(node.id, node), this.error(node), this.progress(node), this.times(node),
-      this.edges(node, needs), this.metrics(node), this.preview(node), this.events_(events), this.tools(node));
+      this.edges(node, needs), this.metrics(node), this.preview(node), this.history(events), this.tools());
   }
 
   // Where the drawer has scrolled to, and the focus in its head, outlive an update.
@@ -211,25 +212,26 @@ export class Drawer {
       el("code", { class: "preview" }, JSON.stringify(preview, null, 1)));
   }
 
-  events_(events) {
+  history(events) {
     if (!events.length) return null;
     const facts = events.map((event) => [clock(event.at_ms, this.view.now()), [event.kind, event.text].filter(Boolean).join(": ")]);
     return el("section", {}, el("h3", {}, "Events, newest first"), list(facts));
   }
 
-  tools(node) {
-    const copied = el("span", { class: "quiet", role: "status" });
-    this.copy = async () => {
-      try {
-        await navigator.clipboard.writeText(node.id);
-        say(copied, "copied");
-      } catch {
-        say(copied, "the browser does not let this page copy");
-      }
-    };
+  tools() {
+    this.copied = el("span", { class: "quiet", role: "status" });
     return el("section", {}, el("div", { class: "row" },
       button("Show in graph", "g", () => this.view.inGraph(), { "data-what": "graph" }),
-      button("Copy node id", "c", () => this.copy(), { "data-what": "copy" }), copied));
+      button("Copy node id", "c", () => this.copy(), { "data-what": "copy" }), this.copied));
+  }
+
+  async copy() {
+    try {
+      await navigator.clipboard.writeText(this.id);
+      say(this.copied, "copied");
+    } catch {
+      say(this.copied, "the browser does not let this page copy");
+    }
   }
 }
 

@@ -33,7 +33,7 @@ function startTheme() {
   });
 }
 
-export function toggleKeys(shown) {
+function toggleKeys(shown) {
   const panel = byId("keys");
   const open = shown ?? panel.hidden;
   show(panel, open);

@@ -149,7 +149,6 @@ export class GraphPanel {
 function delegated(view) {
   return {
     get store() { return view.store; },
-    get body() { return view.body; },
     open: (id) => view.open(id),
     labelNames: () => new Map([...view.names.values()].map((name) => [name.label, name])),
   };

@@ -7,18 +7,13 @@ import { NONE, count, duration, nodes, plural, shortNames } from "./words.js";
 // The stage of all callables past the named ones; a user may call one of these the same.
 export const OTHER = 63;
 
-const RANK = { FAILED: 0, RUNNING: 1, SUBMITTED: 1 };
+const RANK = { FAILED: 0, RUNNING: 1, SUBMITTED: 2, PENDING: 3 };
 const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
 const rows = new Map();
 let order = null;
 
 export function sort(items) {
-  const place = (stage) => {
-    const state = stageState(stage.node_counts);
-    if (FINISHED.has(state)) return 4;
-    if (state === "PENDING") return 3;
-    return RANK[state] ?? 2;
-  };
+  const place = (stage) => RANK[stageState(stage.node_counts)] ?? 4;
   return [...items].sort((a, b) => place(a) - place(b) || a.index - b.index);
 }
 
@@ -64,14 +59,21 @@ function setRow(row, stage) {
   say(kept, count(stage.kept));
 }
 
-export function summary(items) {
-  const done = items.filter((stage) => FINISHED.has(stageState(stage.node_counts)));
-  const whole = plural(items.length, "stage", "stages");
-  if (!done.length) return whole;
+export function isFinished(stage) {
+  return FINISHED.has(stageState(stage.node_counts));
+}
+
+// Says what the nodes of finished stages came to.
+export function outcome(done) {
   const sum = (pick) => done.reduce((all, stage) => all + pick(stage.node_counts), 0);
   const all = sum(total), well = sum((counts) => counts.SUCCEEDED);
-  const said = well === all ? `all ${nodes(all)} succeeded` : `${count(well)} of ${nodes(all)} succeeded`;
-  return `${whole}, ${count(done.length)} finished: ${said}`;
+  return well === all ? `all ${nodes(all)} succeeded` : `${count(well)} of ${nodes(all)} succeeded`;
+}
+
+export function summary(items) {
+  const done = items.filter(isFinished);
+  const whole = plural(items.length, "stage", "stages");
+  return done.length ? `${whole}, ${count(done.length)} finished: ${outcome(done)}` : whole;
 }
 
 export function render(view) {

@@ -5,9 +5,9 @@ import { byId, el, say, segmented, show, svg } from "./dom.js";
 import { hasEnded } from "./head.js";
 import { ended, newBar, nodeMark, setBar, setState, stageState, stateOf, total } from "./marks.js";
 import { NodeLanes } from "./nodelanes.js";
-import { NONE, clock, count, duration, moment, nodes } from "./words.js";
+import { isFinished, outcome } from "./stages.js";
+import { NONE, clock, count, duration, moment, nodes, plural } from "./words.js";
 
-const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
 const THIN = 6;
 
 export class Timeline {
@@ -70,15 +70,14 @@ export class Timeline {
   sorted(items) {
     const ordered = [...items].sort((a, b) => (a.first_start_ms ?? Infinity) - (b.first_start_ms ?? Infinity) || a.index - b.index);
     if (!this.active || this.unfolded) return [ordered, []];
-    const of = (stage) => stageState(stage.node_counts);
-    const done = ordered.filter((stage) => FINISHED.has(of(stage)));
-    const ahead = ordered.filter((stage) => stage.first_start_ms === null && !FINISHED.has(of(stage)) && !stage.node_counts.FAILED);
+    const done = ordered.filter(isFinished);
+    const ahead = ordered.filter((stage) => stage.first_start_ms === null && !isFinished(stage) && !stage.node_counts.FAILED);
     const listed = ordered.filter((stage) => !done.includes(stage) && !ahead.includes(stage));
     const folds = [];
-    if (done.length) folds.push(finished(done));
+    if (done.length) folds.push(`${plural(done.length, "stage", "stages")} finished, ${outcome(done)}`);
     if (ahead.length) {
       const sum = ahead.reduce((all, stage) => all + total(stage.node_counts), 0);
-      folds.push(`${stagesSaid(ahead.length)} not started, ${nodes(sum)}`);
+      folds.push(`${plural(ahead.length, "stage", "stages")} not started, ${nodes(sum)}`);
     }
     return [listed, folds];
   }
@@ -180,15 +179,4 @@ export class Timeline {
     this.strip.replaceChildren(svg("path", { class: "series", "vector-effect": "non-scaling-stroke", d: `${path}L${x(last)} 38z` }));
     this.strip.setAttribute("aria-label", `Nodes running at once, at most ${count(running.peak)}`);
   }
-}
-
-function stagesSaid(number) {
-  return number === 1 ? "1 stage" : `${count(number)} stages`;
-}
-
-function finished(done) {
-  const all = done.reduce((sum, stage) => sum + total(stage.node_counts), 0);
-  const well = done.reduce((sum, stage) => sum + stage.node_counts.SUCCEEDED, 0);
-  const said = well === all ? `all ${nodes(all)} succeeded` : `${count(well)} of ${nodes(all)} succeeded`;
-  return `${stagesSaid(done.length)} finished, ${said}`;
 }
