@@ -176,7 +176,16 @@ def test_static_files_are_short_and_make_no_markup_of_text(path):
     assert not re.search(r"https?://(?!www\.w3\.org)", text)
 
 
-SAID_BY_BOTH = ("notice", "statusline", "facts", "names", "steps")
+def test_what_a_script_exports_another_one_imports():
+    scripts = {path: path.read_text() for path in STATIC if path.suffix == ".js"}
+    for path, text in scripts.items():
+        others = "".join(other for one, other in scripts.items() if one != path)
+        for name in re.findall(r"^export \S+(?: function)? (\w+)", text, re.MULTILINE):
+            of_module = rf"\b{path.stem}\.{name}\b"
+            assert re.search(rf"import {{[^}}]*\b{name}\b|{of_module}", others), name
+
+
+SAID_BY_BOTH = ("notice", "run_page", "statusline", "facts", "names", "steps")
 SAID_BY_THE_SERVER_ALONE = {
     " So the run may go on unseen; a collector that restarts catches up by itself and "
     "loses no state.",
@@ -187,7 +196,13 @@ SAID_BY_THE_SERVER_ALONE = {
     "Claimed by a worker",
     "Task started on Ray",
     "First report",
+    ", active first",
+    "1 day",
     # Said in the script too, put together in another way.
+    "1 stage",
+    " kept, newest change first",
+    "Only the summary is kept for this run, by its reporting policy (",
+    "). There is no graph, timeline or table.",
     "1 host seen",
     " hosts seen",
     " failures kept in detail; ",

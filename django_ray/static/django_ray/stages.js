@@ -12,7 +12,7 @@ const FINISHED = new Set(["SUCCEEDED", "CANCELLED", "SKIPPED"]);
 const rows = new Map();
 let order = null;
 
-export function sort(items) {
+function sort(items) {
   const place = (stage) => RANK[stageState(stage.node_counts)] ?? 4;
   return [...items].sort((a, b) => place(a) - place(b) || a.index - b.index);
 }
