@@ -11,7 +11,17 @@ from django_ray.readers.failures import Failures
 from django_ray.readers.picture import Reading
 from django_ray.readers.portrait import Portrait
 from django_ray.readers.stages import Stages
-from django_ray.web import bars, facts, marks, names, notice, rows, statusline, steps
+from django_ray.web import (
+    bars,
+    facts,
+    howfar,
+    marks,
+    names,
+    notice,
+    rows,
+    statusline,
+    steps,
+)
 from django_ray.web.bars import Bar
 from django_ray.web.facts import Fact
 from django_ray.web.marks import Mark
@@ -133,12 +143,12 @@ def _head(portrait: Portrait, now: int) -> Head:
         ),
         fresh=statusline.fresh(reading),
         complete=statusline.complete(reading),
-        percent=_percent(summary),
-        whole="" if summary is None else _whole(summary),
-        said=_said(summary),
+        percent=howfar.percent(summary),
+        whole=howfar.whole(summary),
+        said=howfar.said(summary),
         bar=bars.draw(
             None if summary is None else summary.node_counts,
-            0 if summary is None else total(summary),
+            0 if summary is None else howfar.total(summary),
             bars.HEAD,
         ),
         counts=_counts(None if summary is None else summary.node_counts),
@@ -146,34 +156,6 @@ def _head(portrait: Portrait, now: int) -> Head:
         is_stale=stale,
         script=Script(str(now), str(execution.attempt_number), str(portrait.attempts)),
     )
-
-
-def total(summary: Summary) -> int:
-    """Return what the percent is of: nodes that may still come count while it runs."""
-    if summary.terminal is not None:
-        return summary.discovered_nodes
-    return max(summary.declared_nodes, summary.discovered_nodes)
-
-
-def _percent(summary: Summary | None) -> str:
-    if summary is None or not total(summary):
-        return ""
-    return words.percent(summary.percent, summary.node_counts.ended).removesuffix(" %")
-
-
-def _whole(summary: Summary) -> str:
-    done = summary.node_counts.ended
-    if summary.terminal is not None:
-        done = summary.node_counts.succeeded
-    return f"{count(done)} of {count(total(summary))}" if total(summary) else ""
-
-
-def _said(summary: Summary | None) -> str:
-    if summary is None or (not total(summary) and summary.terminal is None):
-        return "No node yet"
-    if summary.terminal is None:
-        return "nodes ended"
-    return "nodes succeeded" if summary.discovered_nodes else "No node was registered"
 
 
 def _counts(counts: NodeCounts | None) -> tuple[Count, ...]:

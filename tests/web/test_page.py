@@ -185,7 +185,7 @@ def test_what_a_script_exports_another_one_imports():
             assert re.search(rf"import {{[^}}]*\b{name}\b|{of_module}", others), name
 
 
-SAID_BY_BOTH = ("notice", "run_page", "statusline", "facts", "names", "steps")
+SAID_BY_BOTH = ("notice", "statusline", "facts", "howfar", "names", "steps")
 SAID_BY_THE_SERVER_ALONE = {
     " So the run may go on unseen; a collector that restarts catches up by itself and "
     "loses no state.",
