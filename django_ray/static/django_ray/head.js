@@ -63,7 +63,7 @@ const FRESH = {
 };
 
 // What is said of the poll itself comes before what is said of the run.
-function fresh(view, now) {
+export function fresh(view, now) {
   const { body, feed } = view;
   if (feed.silent) {
     const next = feed.nextAt ? `, next try in ${age(Math.max(feed.nextAt - Date.now(), 0))}` : "";
@@ -161,18 +161,32 @@ function setChip(body, stale) {
   if (place.textContent !== mark.word) place.replaceChildren(chip(mark));
 }
 
-export function render(view) {
-  const { body } = view;
+// How far a run is: the percent, what it is of, and the words beside it.
+export function howFar(body) {
   const whole = wholeOf(body);
   const counts = isReported(body) ? body.node_counts : null;
+  const done = counts && (body.terminal ? counts.SUCCEEDED : ended(counts));
+  const known = Boolean(counts && whole);
+  return {
+    counts,
+    whole: counts ? whole : 0,
+    percent: known ? percent(body.percent, ended(counts)) : "",
+    of: known ? `${count(done)} of ${count(whole)}` : "",
+    said: said(body, whole),
+  };
+}
+
+export function render(view) {
+  const { body } = view;
+  const far = howFar(body);
+  const { counts } = far;
   sayLine(byId("complete"), completeness(body, view.availability));
   cut(body, view.availability);
-  say(byId("percent"), counts && whole ? percent(body.percent, ended(counts)) : "");
-  show(byId("percent-unit"), Boolean(counts && whole));
-  const done = counts && (body.terminal ? counts.SUCCEEDED : ended(counts));
-  say(byId("whole"), counts && whole ? `${count(done)} of ${count(whole)}` : "");
-  say(byId("of"), said(body, whole));
-  setBar(byId("bar").firstElementChild, counts ?? {}, counts ? whole : 0);
+  say(byId("percent"), far.percent);
+  show(byId("percent-unit"), Boolean(far.percent));
+  say(byId("whole"), far.of);
+  say(byId("of"), far.said);
+  setBar(byId("bar").firstElementChild, counts ?? {}, far.whole);
   [...byId("counts").children].forEach((item, place) => {
     const number = counts?.[ORDER[place]];
     item.classList.toggle("none", !number);

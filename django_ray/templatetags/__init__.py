@@ -1,0 +1,1 @@
+"""What a template of a project loads: `{% load django_ray %}`."""
