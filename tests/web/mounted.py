@@ -5,7 +5,14 @@ from django.http import HttpResponse
 from django.template import Context, RequestContext, Template
 from django.urls import include, path
 
-PAGE = Template("{% load django_ray %}<main>{% ray_progress order.run %}</main>")
+PAGE = Template(
+    """{% load django_ray static %}<!DOCTYPE html>
+<html lang="en"><head><title>Order</title>
+<link rel="stylesheet" href="{% static 'django_ray/progress.css' %}">
+<script type="module" src="{% static 'django_ray/progress.js' %}"></script>
+</head><body><main>{% ray_progress order.run %}</main></body></html>
+"""
+)
 
 
 def order(request, run):
