@@ -20,7 +20,10 @@ from django_ray.protocol.vocabulary import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """The durable row's facts; `pk` is internal and is never shown."""
+    """The durable row's facts; `pk` is internal and is never shown.
+
+    `max_attempts` and `timeout_seconds` are None where the row's options name none.
+    """
 
     pk: int
     public_id: uuid.UUID
@@ -31,6 +34,8 @@ class Execution:
     execution_generation: int
     run_id: uuid.UUID | None
     policy: ReportingPolicy | None
+    max_attempts: int | None
+    timeout_seconds: int | None
     enqueued_at: dt.datetime
     claimed_at: dt.datetime | None
     started_at: dt.datetime | None

@@ -38,6 +38,8 @@ class Extra(TypedDict):
     summary_bytes: bytes | None
     has_legacy: bool
     policy: str | None
+    max_attempts: str | None
+    timeout_seconds: str | None
     lease_until: dt.datetime | None
 
 
@@ -52,6 +54,8 @@ SELECT e.id, e.public_id, e.task_path, e.queue_name, e.state, e.attempt_number,
     CASE WHEN octet_length(e.progress_summary) <= %(size)s
         THEN e.progress_summary END AS summary_bytes,
     e.progress_data IS NOT NULL AS has_legacy, e.options ->> 'policy' AS policy,
+    e.options ->> 'max_attempts' AS max_attempts,
+    e.options ->> 'timeout_seconds' AS timeout_seconds,
     l.expires_at AS lease_until
 FROM django_ray_execution AS e
 LEFT JOIN django_ray_lease AS l ON l.execution_id = e.id
@@ -133,6 +137,8 @@ def reading(row: "Row") -> Reading:
         execution_generation=row.execution_generation,
         run_id=row.run_id,
         policy=_policy(row.policy),
+        max_attempts=_number(row.max_attempts),
+        timeout_seconds=_number(row.timeout_seconds),
         enqueued_at=row.enqueued_at,
         claimed_at=row.claimed_at,
         started_at=row.started_at,
@@ -169,6 +175,12 @@ def _policy(value: str | None) -> ReportingPolicy | None:
     if value is None or value not in ReportingPolicy.__members__:
         return None
     return ReportingPolicy(value)
+
+
+def _number(value: str | None) -> int | None:
+    """Return an option of a row, whatever an earlier version wrote there."""
+    is_number = value is not None and value.isascii() and value.isdecimal()
+    return int(value[:18]) if value is not None and is_number else None
 
 
 def parse(

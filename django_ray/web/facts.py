@@ -5,18 +5,12 @@ A number without its basis is not shown, and what cannot be known is said in wor
 
 from dataclasses import dataclass
 
-from django_ray.management.terminal import words
+from django_ray.management.terminal import left, words
 from django_ray.management.terminal.status import Freshness
 from django_ray.management.terminal.words import NONE, clock, count, duration
 from django_ray.protocol.summary import Summary
 from django_ray.readers.picture import Reading
 from django_ray.web import statusline
-
-MINUTE_MS = 60_000
-LEAST_ENDED = 20
-LEAST_MINUTES = 3
-STEPS = (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1_440)
-"""Minutes that an estimate is rounded to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ def _elapsed(reading: Reading) -> Fact:
 def _rate(summary: Summary | None, *, stale: bool) -> Fact:
     if stale:
         return Fact("rate", "Rate", NONE, "", "no report to count from")
-    minutes = full_minutes(summary)
+    minutes = left.full_minutes(summary)
     if not minutes:
         return Fact("rate", "Rate", NONE, "", "needs a full minute")
     return Fact(
@@ -96,39 +90,13 @@ def _rate(summary: Summary | None, *, stale: bool) -> Fact:
     )
 
 
-def full_minutes(summary: Summary | None) -> tuple[int, ...]:
-    """Return how many nodes ended in each minute that the run lived through whole."""
-    if summary is None:
-        return ()
-    first = summary.started_at_ms // MINUTE_MS + 1
-    latest = summary.observed_at_ms // MINUTE_MS
-    known = summary.ended_by_minute[:-1]
-    lived = max(latest - first, 0)
-    return known[max(len(known) - lived, 0) :]
-
-
 def _left(summary: Summary | None, *, stale: bool) -> Fact:
     if stale:
         return Fact("left", "Left", NONE, "", "not estimated while stale")
-    if summary is None or not summary.declared_nodes:
-        return Fact("left", "Left", NONE, "", "needs a known total")
-    if summary.discovered_nodes > summary.declared_nodes:
-        return Fact("left", "Left", NONE, "", "still growing")
-    minutes = full_minutes(summary)
-    if len(minutes) < LEAST_MINUTES or minutes[-1] < LEAST_ENDED:
-        return Fact("left", "Left", NONE, "", "too early")
-    ordered = sorted(minutes)
-    slow, fast = ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
-    if slow < 1:
-        return Fact("left", "Left", NONE, "", "waits for long nodes")
-    rest = summary.declared_nodes - summary.node_counts.ended
-    low, high = _rounded(rest / fast), _rounded(rest / slow)
-    value = f"{low} to {high}" if low < high else f"about {low}"
-    return Fact("left", "Left", value, "min", f"from the last {len(minutes)} min")
-
-
-def _rounded(minutes: float) -> int:
-    return next((step for step in STEPS if minutes <= step), STEPS[-1])
+    found = left.estimate(summary)
+    if isinstance(found, str):
+        return Fact("left", "Left", NONE, "", found)
+    return Fact("left", "Left", str(found), "min", f"from the last {found.minutes} min")
 
 
 def _running(summary: Summary | None, *, stale: bool) -> Fact:

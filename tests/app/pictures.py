@@ -100,6 +100,8 @@ def make_execution(state=ExecutionState.RUNNING, **changes):
         execution_generation=1,
         run_id=RUN_ID,
         policy=ReportingPolicy.full,
+        max_attempts=None,
+        timeout_seconds=None,
         enqueued_at=NOW - dt.timedelta(seconds=530),
         claimed_at=NOW - dt.timedelta(seconds=522),
         started_at=NOW - dt.timedelta(seconds=520),

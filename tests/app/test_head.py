@@ -93,3 +93,22 @@ def test_without_a_summary_the_same_lines_stand_without_numbers():
 def test_one_host_is_one_host():
     reading = make_reading(make_summary(hosts=1))
     assert drawn(make_picture(reading))[5].endswith("12 running, 1 host seen")
+
+
+def test_the_head_says_of_how_many_attempts_and_of_which_time_limit():
+    reading = make_reading(max_attempts=3, timeout_seconds=5_400)
+    who, *_, facts = drawn(make_picture(reading))
+    assert "  attempt 1 of 3 · dynamic · full" in who
+    assert facts.startswith(" 8:40 of 1:30:00   ")
+    by_hand = make_reading(attempt_number=4, max_attempts=3)
+    assert "attempt 4 · " in drawn(make_picture(by_hand))[0]
+
+
+def test_the_head_says_how_long_it_may_take_where_that_is_no_guess():
+    summary = make_summary(
+        declared_nodes=297, ended_by_minute=(30, 25, 25, 30, 60, 40, 35, 25, 9)
+    )
+    assert "   5 to 10 min left   " in drawn(make_picture(make_reading(summary)))[-1]
+    stale = make_reading(summary, read_at=NOW + dt.timedelta(seconds=40))
+    for picture in (make_picture(), make_picture(stale)):
+        assert "left" not in drawn(picture)[-1]

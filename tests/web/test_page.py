@@ -185,7 +185,13 @@ def test_what_a_script_exports_another_one_imports():
             assert re.search(rf"import {{[^}}]*\b{name}\b|{of_module}", others), name
 
 
-SAID_BY_BOTH = ("notice", "statusline", "facts", "howfar", "names", "steps")
+SAID_BY_BOTH = (
+    *(
+        f"web/{n}"
+        for n in ("notice", "statusline", "facts", "howfar", "names", "steps")
+    ),
+    "management/terminal/left",
+)
 SAID_BY_THE_SERVER_ALONE = {
     " So the run may go on unseen; a collector that restarts catches up by itself and "
     "loses no state.",
@@ -214,7 +220,7 @@ SAID_BY_THE_SERVER_ALONE = {
 @pytest.mark.parametrize("name", SAID_BY_BOTH)
 def test_the_script_says_what_the_server_says(name):
     script = "".join(p.read_text() for p in STATIC if p.suffix == ".js")
-    tree = ast.parse((HERE / "web" / f"{name}.py").read_text())
+    tree = ast.parse((HERE / f"{name}.py").read_text())
     docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree)
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)}  # fmt: skip
     said = {

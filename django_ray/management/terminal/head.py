@@ -2,13 +2,13 @@
 
 from rich.text import Text
 
-from django_ray.management.terminal import safe, shapes, status, words
+from django_ray.management.terminal import left, safe, shapes, status, words
 from django_ray.management.terminal.pen import Pen
 from django_ray.management.terminal.shapes import QUIET, Part
 from django_ray.management.terminal.words import count
 from django_ray.protocol.summary import NodeCounts, Summary
 from django_ray.protocol.vocabulary import ExecutionState
-from django_ray.readers.picture import Picture, Reading
+from django_ray.readers.picture import Execution, Picture, Reading
 
 GAP = "  "
 
@@ -22,7 +22,7 @@ def compose(picture: Picture, pace: str, pen: Pen) -> list[Text]:
         pen.line(*status.complete_line(reading)),
         pen.line(*_bar(reading, pen.width)),
         *_counts(reading, pen),
-        pen.line(*_facts(reading, pace)),
+        pen.line(*_facts(picture, pace)),
     ]
 
 
@@ -33,7 +33,7 @@ def _identity(picture: Picture, width: int) -> list[Part]:
     known = (status.Freshness.Stale, status.Freshness.Silent)
     last = ", last known" if status.freshness(picture) in known else ""
     strategy = f"{summary.strategy} · {summary.policy}" if summary is not None else ""
-    attempt = f"attempt {count(execution.attempt_number)}"
+    attempt = _attempt(execution)
     rest = " · ".join(part for part in (attempt, strategy) if part)
     state = f"{mark} {execution.state}{last}"
     name = safe.middle(safe.clean(execution.name), max(width // 3, 12))
@@ -45,6 +45,13 @@ def _identity(picture: Picture, width: int) -> list[Part]:
         ((whole if room >= len(whole) else short) + GAP, "bold"),
         (rest, ""),
     ]
+
+
+def _attempt(execution: Execution) -> str:
+    """Say which try it is, and of how many, unless it was retried by hand past them."""
+    number, most = execution.attempt_number, execution.max_attempts
+    of = "" if most is None or not 1 <= number <= most else f" of {count(most)}"
+    return f"attempt {count(number)}{of}"
 
 
 def _bar(reading: Reading, width: int) -> list[Part]:
@@ -104,21 +111,34 @@ def _chip(shape: shapes.Shape, counts: NodeCounts | None) -> tuple[Part, Part]:
     )
 
 
-def _facts(reading: Reading, pace: str) -> list[Part]:
+def _facts(picture: Picture, pace: str) -> list[Part]:
+    reading = picture.reading
     execution, summary = reading.execution, reading.summary
-    begun = execution.started_at
-    facts: list[str] = []
-    if begun is not None:
-        until = execution.finished_at or reading.read_at
-        took = words.duration(words.milliseconds(until) - words.milliseconds(begun))
-        facts.append(f"took {took}" if execution.has_ended else took)
-    if pace:
-        facts.append(pace)
+    facts = [_elapsed(reading), pace]
     if summary is not None and execution.state is ExecutionState.RUNNING:
-        facts.append(_running(summary))
+        facts += [_left(picture, summary), _running(summary)]
     elif summary is not None and summary.hosts:
         facts.append(f"on {_hosts(summary)}")
-    return [(" " + "   ".join(facts), "")]
+    return [(" " + "   ".join(fact for fact in facts if fact), "")]
+
+
+def _elapsed(reading: Reading) -> str:
+    execution = reading.execution
+    begun, limit = execution.started_at, execution.timeout_seconds
+    if begun is None:
+        return ""
+    until = execution.finished_at or reading.read_at
+    took = words.duration(words.milliseconds(until) - words.milliseconds(begun))
+    if execution.has_ended:
+        return f"took {took}"
+    return took if limit is None else f"{took} of {words.duration(1_000 * limit)}"
+
+
+def _left(picture: Picture, summary: Summary) -> str:
+    """Say nothing rather than why not: a line is short, and this is its first to go."""
+    found = left.estimate(summary)
+    is_live = status.freshness(picture) is status.Freshness.Live
+    return f"{found} min left" if is_live and isinstance(found, left.Left) else ""
 
 
 def _running(summary: Summary) -> str:
