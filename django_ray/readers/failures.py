@@ -80,12 +80,18 @@ def failures(
 
 def group(rows: Iterable[NodeRow]) -> list[Cause]:
     """Return the causes of failed nodes, the largest first, then by first node."""
+    return [_cause(kind, told, members) for (kind, told), members in by_cause(rows)]
+
+
+def by_cause(
+    rows: Iterable[NodeRow],
+) -> list[tuple[tuple[str, str], list[NodeRow]]]:
+    """Return failed nodes by class and folded text, the largest group first."""
     found: dict[tuple[str, str], list[NodeRow]] = {}
     for row in rows:
         kind, told = details.fault(row.detail)
         found.setdefault((kind, causes.fold(told)), []).append(row)
-    grouped = [_cause(kind, told, members) for (kind, told), members in found.items()]
-    return sorted(grouped, key=lambda cause: -cause.nodes)
+    return sorted(found.items(), key=lambda each: -len(each[1]))
 
 
 def read(detailed: Detailed) -> Failures:
@@ -113,7 +119,7 @@ def _cause(kind: str, told: str, members: list[NodeRow]) -> Cause:
         dict.fromkeys(h for row in members if (h := details.given(row.detail.host)))
     )
     stages = list(dict.fromkeys(row.stage for row in members))
-    newest = sorted(members, key=_ended, reverse=True)[:EXAMPLES]
+    newest = newest_first(members)[:EXAMPLES]
     return Cause(
         examples=tuple(_example(row) for row in newest),
         first_ms=min(ended, default=None),
@@ -141,5 +147,8 @@ def _example(row: NodeRow) -> FailedNode:
     )
 
 
-def _ended(row: NodeRow) -> int:
-    return details.given(row.detail.ended_ms) or 0
+def newest_first(rows: list[NodeRow]) -> list[NodeRow]:
+    """Return nodes by their end, the latest first."""
+    return sorted(
+        rows, key=lambda row: details.given(row.detail.ended_ms) or 0, reverse=True
+    )

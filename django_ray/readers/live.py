@@ -47,10 +47,11 @@ def read(public_id: uuid.UUID) -> Picture | None:
     """Return the picture of one execution in one snapshot, None when it is not there."""
     with context.snapshot():
         reading = reader.read_trusted(public_id)
-        return None if reading is None else _picture(reading)
+        return None if reading is None else picture_of(reading)
 
 
-def _picture(reading: Reading) -> Picture:
+def picture_of(reading: Reading) -> Picture:
+    """Return the picture of a reading, in the snapshot that it was read in."""
     summary = reading.summary
     error = error_of(reading.execution)
     if summary is None or not _has_detail(summary):

@@ -14,6 +14,7 @@ from django_ray.protocol.vocabulary import (
     TERMINAL_EXECUTION_STATES,
     DetailAvailability,
     ExecutionState,
+    NodeState,
     ReportingPolicy,
 )
 
@@ -141,12 +142,48 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One kept node; what was not reported is None or empty."""
+
+    node_id: str
+    state: NodeState
+    stage: int
+    try_: int
+    started_ms: int | None
+    ended_ms: int | None
+    host: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Failures of one class whose texts differ in particulars only, newest first."""
+
+    kind: str
+    text: str
+    nodes: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closer:
+    """What a closer look found: all causes of failures, or nodes as registered.
+
+    Each is bounded; `more` says that there are more of what was looked at.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    nodes: tuple[Kept, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """All that one frame of `watch_run` shows.
 
     `failures` are newest first, `running` longest first; both are bounded and may be
     fewer than the summary counts. `error` is the attempt's, if it has one. `answered` is
-    false when the database did not answer and this is the picture from before.
+    false when the database did not answer and this is the picture from before. `closer` is
+    None where nobody looked closer, or there is no sound detail to look at.
     """
 
     reading: Reading
@@ -155,3 +192,4 @@ class Picture:
     running: tuple[Running, ...] = ()
     error: str = ""
     answered: bool = True
+    closer: Closer | None = None
