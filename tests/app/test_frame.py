@@ -5,6 +5,7 @@ from rich.cells import cell_len
 
 from django_ray.management.terminal import frame, shapes
 from django_ray.management.terminal.pen import Pen
+from django_ray.management.terminal.view import Pane, View
 from django_ray.protocol.vocabulary import ExecutionState
 from tests.app import pictures
 from tests.app.pictures import make_picture, make_reading
@@ -47,9 +48,9 @@ PICTURES = {
 }
 
 
-def drawn(picture, width, height, *, unicode=True):
+def drawn(picture, width, height, *, unicode=True, view=None):
     pen = Pen(width, unicode)
-    lines = frame.compose(picture, "21 a minute, last 60 s", pen, height)
+    lines = frame.compose(picture, "21 a minute, last 60 s", pen, height, view)
     return [line.plain for line in lines]
 
 
@@ -100,3 +101,33 @@ def test_a_running_frame_ends_with_how_to_leave():
 
 def test_a_frame_without_unicode_is_ascii():
     assert all(line.isascii() for line in drawn(hostile(), 100, 30, unicode=False))
+
+
+@pytest.mark.parametrize("pane", Pane)
+@pytest.mark.parametrize("name", PICTURES)
+def test_each_pane_fits_every_terminal_and_obeys_nothing(name, pane):
+    for width, height in SIZES:
+        lines = drawn(PICTURES[name], width, height, view=View(pane=pane))
+        assert len(lines) <= height
+        assert all(cell_len(line) <= width for line in lines)
+        assert all(not ({"\x1b", "\n", "\u202e"} & set(line)) for line in lines)
+
+
+def test_the_foot_names_the_keys_where_somebody_can_press_them():
+    hints = "f failures   s stages   n nodes   / filter   ↑↓ scroll   p pause   q quit"
+    for pane in Pane:
+        foot = drawn(make_picture(), 100, 30, view=View(pane=pane))[-1]
+        assert foot.startswith(hints)
+        assert foot.endswith("every 1 s")
+    typing = View(pane=Pane.nodes, filter="mDiff", is_typing=True)
+    assert drawn(make_picture(), 100, 30, view=typing)[-1].startswith("/mDiff▏")
+    still = View(pane=Pane.stages, has_keys=False)
+    assert drawn(make_picture(), 100, 30, view=still)[-1] == ""
+
+
+def test_a_pause_says_whose_and_of_when_the_figures_are():
+    lines = drawn(make_picture(), 100, 30, view=View(is_paused=True))
+    assert lines[1] == (
+        "Paused    by you: revision 412, figures of 14:10:47 UTC; p goes on"
+    )
+    assert "every" not in lines[-1]

@@ -1,6 +1,7 @@
 import io
 import os
 import pty
+import sys
 import uuid
 
 import pytest
@@ -83,6 +84,46 @@ def test_in_a_terminal_it_draws_a_frame(monkeypatch):
     assert status == 0
     assert "✓ SUCCEEDED" in written
     assert "\x1b[?25l" in written
+
+
+def at_the_keys(monkeypatch, typed, *arguments):
+    """Watch with so much typed ahead; return the exit status and what was drawn."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    master, slave = pty.openpty()
+    try:
+        with (
+            open(slave, "w", encoding="utf-8", closefd=False) as terminal,
+            open(slave, encoding="utf-8") as keyboard,
+        ):
+            monkeypatch.setattr(sys, "stdin", keyboard)
+            os.write(master, typed.encode())
+            status, _ = run(*arguments, stdout=terminal)
+            return status, os.read(master, 65_536).decode()
+    finally:
+        os.close(master)
+
+
+def test_a_key_leaves_and_the_run_goes_on(monkeypatch):
+    stored.report(stored.make_row())
+    status, written = at_the_keys(monkeypatch, "q")
+    assert status == 3
+    assert "q quit" in written
+
+
+def test_an_ended_run_can_be_looked_at_closer(monkeypatch):
+    make("FAILED")
+    status, written = at_the_keys(monkeypatch, "q", "--view", "failures")
+    assert status == 1
+    assert "FAILURES  1, counted" in written
+    assert "Final" in written
+
+
+def test_one_frame_of_a_closer_look_can_be_printed():
+    make("FAILED")
+    status, written = run("--once", "--view", "failures")
+    assert status == 1
+    assert "FAILURES  1, counted; none of them is kept with detail" in written
+    assert "q quit" not in written
 
 
 def test_plain_lines_can_be_asked_for_in_a_terminal():

@@ -1,6 +1,7 @@
 """Watches one run in the terminal, from PostgreSQL alone."""
 
 import shutil
+import sys
 import time
 import uuid
 from argparse import ArgumentParser
@@ -10,8 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
 from django_ray.errors import StorageUnavailable
-from django_ray.management.terminal import watch
-from django_ray.readers import live
+from django_ray.management.terminal import keys, session, watch
+from django_ray.management.terminal.view import Pane, View
+from django_ray.readers import closer, live
 from django_ray.readers.picture import Picture
 
 INTERRUPTED = 130
@@ -22,8 +24,8 @@ class Command(BaseCommand):
 
     help = (
         "Watch a run until it ends. Exit status: 0 succeeded, 1 failed, timed out or "
-        "lost, 2 cancelled, 3 not ended (with --once), 4 no such run or no database, "
-        "130 interrupted."
+        "lost, 2 cancelled, 3 not ended (left by q, or --once), 4 no such run or no "
+        "database, 130 interrupted."
     )
     requires_system_checks = ()
 
@@ -34,6 +36,13 @@ class Command(BaseCommand):
             "--once", action="store_true", help="print one frame and exit"
         )
         parser.add_argument(
+            "--view",
+            type=Pane,
+            choices=list(Pane),
+            default=Pane.run,
+            help="what is shown below the head; in a terminal a key changes it",
+        )
+        parser.add_argument(
             "--plain", action="store_true", help="plain lines, in a terminal too"
         )
         parser.add_argument(
@@ -41,30 +50,16 @@ class Command(BaseCommand):
         )
 
     def handle(
-        self, *, id: uuid.UUID, once: bool, plain: bool, ascii: bool, **_: object
+        self,
+        *,
+        id: uuid.UUID,
+        once: bool,
+        view: Pane,
+        plain: bool,
+        ascii: bool,
+        **_: object,
     ) -> None:
         """Follow the run, then leave with its outcome."""
-        try:
-            last = self._watch(id, once=once, plain=plain, ascii=ascii)
-        except StorageUnavailable as exc:
-            raise CommandError(str(exc), returncode=watch.NOT_THERE) from exc
-        except KeyboardInterrupt:
-            raise SystemExit(INTERRUPTED) from None
-        if last is None:
-            raise CommandError("There is no such run.", returncode=watch.NOT_THERE)
-        status = watch.exit_status(last)
-        if status:
-            raise SystemExit(status)
-
-    def _watch(
-        self, public_id: uuid.UUID, *, once: bool, plain: bool, ascii: bool
-    ) -> Picture | None:
-        def read() -> Picture | None:
-            return live.read(public_id)
-
-        def wait() -> None:
-            time.sleep(watch.INTERVAL_S)
-
         # rich ends its lines itself.
         self.stdout.ending = ""
         terminal = self.stdout.isatty()
@@ -77,15 +72,55 @@ class Command(BaseCommand):
             highlight=False,
         )
         unicode = not ascii and console.encoding.startswith("utf")
-        if once:
-            last = read()
-            if last is not None:
-                console.print(watch.Screen(console, unicode).draw(last))
-            return last
-        if terminal and not console.is_dumb_terminal and not plain:
-            return watch.live(watch.Screen(console, unicode), read, wait)
-        return watch.lines(self._say, read, wait, unicode=unicode)
+        screen = watch.Screen(console, unicode)
+        draws = terminal and not console.is_dumb_terminal and not plain
+        try:
+            if once:
+                last = self._once(id, screen, view)
+            elif not draws:
+                last = watch.lines(
+                    self._say, lambda: live.read(id), _wait, unicode=unicode
+                )
+            elif sys.stdin.isatty():
+                last = self._at_the_keys(id, screen, view)
+            else:
+                last = watch.live(screen, lambda: live.read(id), _wait)
+        except StorageUnavailable as exc:
+            raise CommandError(str(exc), returncode=watch.NOT_THERE) from exc
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        if last is None:
+            raise CommandError("There is no such run.", returncode=watch.NOT_THERE)
+        status = watch.exit_status(last)
+        if status:
+            raise SystemExit(status)
+
+    def _once(
+        self, public_id: uuid.UUID, screen: watch.Screen, pane: Pane
+    ) -> Picture | None:
+        view = View(pane=pane, has_keys=False)
+        last = closer.read(public_id, session.look(view))
+        if last is not None:
+            screen.console.print(screen.draw(last, None if pane is Pane.run else view))
+        return last
+
+    def _at_the_keys(
+        self, public_id: uuid.UUID, screen: watch.Screen, pane: Pane
+    ) -> Picture | None:
+        with keys.of(sys.stdin.fileno()) as typed, watch.in_place(screen.console) as at:
+            return session.Session(
+                read=lambda look: closer.read(public_id, look),
+                show=lambda one, view: at.update(screen.draw(one, view), refresh=True),
+                wait=typed.wait,
+                now=time.monotonic,
+                interval=watch.INTERVAL_S,
+                view=View(pane=pane),
+            ).follow()
 
     def _say(self, line: str) -> None:
         self.stdout.write(f"{line}\n")
         self.stdout.flush()
+
+
+def _wait() -> None:
+    time.sleep(watch.INTERVAL_S)

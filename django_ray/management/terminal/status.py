@@ -73,6 +73,16 @@ def fresh_line(picture: Picture) -> list[Part]:
     return [(word.value.ljust(WORD_COLUMNS), style), (text, "")]
 
 
+def paused_line(reading: Reading) -> list[Part]:
+    """Say that the picture stands still because somebody wants it to."""
+    now = milliseconds(reading.read_at)
+    revision = (
+        f"revision {count(reading.summary.revision)}, " if reading.summary else ""
+    )
+    text = f"by you: {revision}figures of {clock(now, now)} UTC; p goes on"
+    return [("Paused".ljust(WORD_COLUMNS), f"bold {ALERT}"), (text, "")]
+
+
 def _sentence(word: Freshness, reading: Reading) -> str:
     if word is Freshness.Silent:
         return _silent(reading)

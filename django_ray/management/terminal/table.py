@@ -44,6 +44,32 @@ def stages(picture: Picture, pen: Pen, room: int) -> list[Text]:
     return [*lines, pen.line((f"  {folded}", ""))] if folded else lines
 
 
+def every(picture: Picture, pen: Pen, room: int, at: int, filter: str) -> list[Text]:
+    """Return a heading and all stages whose label holds a text, from one on."""
+    found = matching(picture.stages, filter)
+    if not found:
+        said = f"No stage holds «{filter}»." if picture.stages else "No stage is kept."
+        return [pen.line(("STAGES  ", QUIET), (said, ""))]
+    rows = found[at:][: room - 1]
+    widths = _widths(found, pen.width)
+    longest = _longest(picture)
+    return [
+        pen.line((_heading(widths), QUIET)),
+        *(pen.line(*_row(stage, widths, longest.get(stage.index))) for stage in rows),
+    ]
+
+
+def matching(found: tuple[Stage, ...], filter: str) -> list[Stage]:
+    """Return the stages whose label holds a text, whatever its case, in their order."""
+    active, finished, ahead = _sorted(found)
+    asked = filter.casefold()
+    return [
+        stage
+        for stage in (*active, *finished, *ahead)
+        if asked in stage.label.casefold()
+    ]
+
+
 def _sorted(found: tuple[Stage, ...]) -> tuple[list[Stage], list[Stage], list[Stage]]:
     """Return active ones (failed, then running, then by start), finished, not begun."""
     active: list[Stage] = []

@@ -15,6 +15,7 @@ from django_ray.management.terminal import frame
 from django_ray.management.terminal.pace import Pace
 from django_ray.management.terminal.pen import Pen
 from django_ray.management.terminal.plain import Told
+from django_ray.management.terminal.view import View
 from django_ray.protocol.vocabulary import ExecutionState
 from django_ray.readers.picture import Picture
 
@@ -70,14 +71,15 @@ class Screen:
     unicode: bool
     pace: Pace = field(default_factory=Pace)
 
-    def draw(self, picture: Picture) -> Group:
+    def draw(self, picture: Picture, view: View | None) -> Group:
         """Return the frame of one picture, fitted to the terminal as it is now."""
         self.pace.see(picture.reading)
         width, height = self.console.size
         pen = Pen(width, self.unicode)
+        pace = self.pace.say(picture.reading)
         return Group(
             # One line is left to the cursor, so that the frame's top never scrolls off.
-            *frame.compose(picture, self.pace.say(picture.reading), pen, height - 1)
+            *frame.compose(picture, pace, pen, height - 1, view)
         )
 
 
@@ -85,16 +87,21 @@ def live(
     screen: Screen, read: Callable[[], Picture | None], wait: Callable[[], object]
 ) -> Picture | None:
     """Follow in place, one redraw a reading; the last frame stays."""
-    with Live(
-        console=screen.console,
+    with in_place(screen.console) as shown:
+        return follow(
+            read, lambda one: shown.update(screen.draw(one, None), refresh=True), wait
+        )
+
+
+def in_place(console: Console) -> Live:
+    """Return what redraws a frame where it stands."""
+    return Live(
+        console=console,
         auto_refresh=False,
         redirect_stdout=False,
         redirect_stderr=False,
         vertical_overflow="crop",
-    ) as shown:
-        return follow(
-            read, lambda one: shown.update(screen.draw(one), refresh=True), wait
-        )
+    )
 
 
 def lines(
