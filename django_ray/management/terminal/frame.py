@@ -58,7 +58,8 @@ def _closer(
     foot = _foot(picture, pen, view)
     room = height - len(lines) - len(foot) - 1
     lines += panes.compose(picture, view, pen, room)
-    lines += [pen.line()] * (height - len(lines) - len(foot))
+    if foot:
+        lines += [pen.line()] * (height - len(lines) - len(foot))
     return [*lines, *foot]
 
 

@@ -5,7 +5,7 @@ from rich.text import Text
 from django_ray.management.terminal import safe, shapes, table, words
 from django_ray.management.terminal.pen import Pen
 from django_ray.management.terminal.shapes import ALERT, QUIET, Part
-from django_ray.management.terminal.view import Pane, View
+from django_ray.management.terminal.view import Pane, View, window
 from django_ray.management.terminal.words import count
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.readers.picture import Cause, Closer, Kept, Picture
@@ -56,9 +56,9 @@ def _failures(picture: Picture, view: View, pen: Pen, room: int) -> list[Text]:
     now = words.milliseconds(picture.reading.read_at)
     if view.opened is not None:
         cause = _opened(found, view)
-        nodes = cause.nodes[view.at :][: room - 2]
-        rows = [_example(node, now, pen.width) for node in nodes]
-        return [heading, *(pen.line(*row) for row in (_cause(cause, labels), *rows))]
+        nodes, more = window(cause.nodes, view.at, room - 2)
+        rows = [_cause(cause, labels), *(_example(n, now, pen.width) for n in nodes)]
+        return [heading, *(pen.line(*row) for row in _ended(rows, more))]
     return [heading, *_causes(found, view, labels, pen, room - 1, now)]
 
 
@@ -92,13 +92,18 @@ def _causes(
             f"{'':{NUMBER + 2}}{count(len(nodes) - EXAMPLES)} more: → opens the cause"
         )
         under.append([(more, QUIET)])
-    first = max(chosen + 1 + len(under) - room, 0)
+    first = max(chosen + 2 + len(under) - room, 0)
     lines: list[list[Part]] = []
     for at, cause in enumerate(found.causes[first:], start=first):
         lines.append(_cause(cause, labels))
         if at == chosen:
             lines += under
-    return [pen.line(*line) for line in lines]
+    shown, below = window(lines, 0, room)
+    return [pen.line(*line) for line in _ended(list(shown), below)]
+
+
+def _ended(lines: list[list[Part]], more: str) -> list[list[Part]]:
+    return [*lines, [(more, QUIET)]] if more else lines
 
 
 def _opened(found: Closer, view: View) -> Cause:
@@ -143,11 +148,12 @@ def _nodes(picture: Picture, view: View, pen: Pen, room: int) -> list[Text]:
     elif found.more:
         said = f"the first {said}; / finds others"
     now = words.milliseconds(picture.reading.read_at)
-    shown = found.nodes[view.at :][: room - 1]
+    shown, more = window(found.nodes, view.at, room - 1)
     name = max(pen.width // 3, 12)
+    rows = [_node(node, now, name) for node in shown]
     return [
         pen.line((f"NODES  {said}", ALERT if not found.nodes else QUIET)),
-        *(pen.line(*_node(node, now, name)) for node in shown),
+        *(pen.line(*row) for row in _ended(rows, more)),
     ]
 
 

@@ -7,6 +7,7 @@ from rich.text import Text
 from django_ray.management.terminal import safe, shapes, words
 from django_ray.management.terminal.pen import Pen
 from django_ray.management.terminal.shapes import QUIET, Part
+from django_ray.management.terminal.view import window
 from django_ray.management.terminal.words import count
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.readers.picture import Picture, Running, Stage
@@ -50,13 +51,14 @@ def every(picture: Picture, pen: Pen, room: int, at: int, filter: str) -> list[T
     if not found:
         said = f"No stage holds «{filter}»." if picture.stages else "No stage is kept."
         return [pen.line(("STAGES  ", QUIET), (said, ""))]
-    rows = found[at:][: room - 1]
+    rows, more = window(found, at, room - 1)
     widths = _widths(found, pen.width)
     longest = _longest(picture)
-    return [
+    lines = [
         pen.line((_heading(widths), QUIET)),
         *(pen.line(*_row(stage, widths, longest.get(stage.index))) for stage in rows),
     ]
+    return [*lines, pen.line((more, QUIET))] if more else lines
 
 
 def matching(found: tuple[Stage, ...], filter: str) -> list[Stage]:

@@ -4,6 +4,7 @@ A pane is the run as a whole, its failures by cause, its stages or its nodes. No
 reads or draws: a key and a view give the next view.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -59,6 +60,15 @@ HINTS = (
 
 _PANES = {"f": Pane.failures, "s": Pane.stages, "n": Pane.nodes}
 _STEPS = {"up": -1, "down": 1, "k": -1, "j": 1, "page up": -PAGE, "page down": PAGE}
+
+
+def window[T](items: Sequence[T], at: int, room: int) -> tuple[Sequence[T], str]:
+    """Return what fits from `at` on, and a line that says how much more is below."""
+    rest = items[at:]
+    if len(rest) <= room:
+        return rest, ""
+    shown = rest[: max(room - 1, 0)]
+    return shown, f"  {len(rest) - len(shown):,} more below"
 
 
 def press(view: View, key: str, last: int) -> View:
