@@ -106,7 +106,7 @@ def test_a_frame_without_unicode_is_ascii():
 @pytest.mark.parametrize("pane", Pane)
 @pytest.mark.parametrize("name", PICTURES)
 def test_each_pane_fits_every_terminal_and_obeys_nothing(name, pane):
-    for width, height in SIZES:
+    for width, height in ((60, 14), (92, 22), (240, 60)):
         lines = drawn(PICTURES[name], width, height, view=View(pane=pane))
         assert len(lines) <= height
         assert all(cell_len(line) <= width for line in lines)
