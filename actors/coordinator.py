@@ -24,6 +24,7 @@ from typing import Literal, Protocol, cast
 import ray
 
 from actors import functions, internals, leaf, reports
+from actors.dispositions import Dispositions, Note
 from actors.functions import Function, Functions
 from actors.internals import Actor, Body, Options
 from actors.journal import Journal, Reporter
@@ -62,12 +63,14 @@ class Coordinator(Journal):
         *,
         max_in_flight: int,
         clock: Callable[[], int],
+        note: Note | None = None,
     ) -> None:
         internals.require(ray.__version__)
         super().__init__(settings, producer, clock)
         self.max_in_flight = require_window(max_in_flight)
         self.settings = settings
         self.is_observed = producer is not None
+        self.dispositions = Dispositions(note)
         self._head = b"" if settings is None else _head(settings)
         self._calls = 0
         self._functions = Functions(observed=self.is_observed)

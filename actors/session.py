@@ -18,12 +18,13 @@ from ray.exceptions import RayTaskError
 from actors import functions, ids, internals, remote_owner, walk
 from actors.account import Method, ends
 from actors.coordinator import Coordinator
+from actors.dispositions import UNHEARD
 from actors.internals import Actor
 from actors.loss import assumed, reduced
 from actors.owner import OVER, Answer, OwnerTerms, begun
 from actors.reports import now_ms
 from django_ray.errors import ConfigurationError, GraphRefused, InvocationFailed
-from django_ray.lifecycle import budgets, events
+from django_ray.lifecycle import budgets, disposition, events
 from django_ray.lifecycle.budgets import Deadlines
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
 from django_ray.lifecycle.state import CompiledGraphSessionState
@@ -88,6 +89,16 @@ class CompiledSession:
         self._first: int | None = None
         self._turn = threading.Lock()
         self._is_over = False
+        self._is_unanswered = False
+        self._retry = RetryDisposition.AUTOMATIC_ALLOWED
+
+    @property
+    def retry(self) -> RetryDisposition:
+        """Return what holds if the attempt fails: the strictest of all invocations.
+
+        Of one that was sent and not answered nothing is known.
+        """
+        return UNHEARD if self._is_unanswered else self._retry
 
     @property
     def state(self) -> CompiledGraphSessionState:
@@ -104,7 +115,7 @@ class CompiledSession:
         if answer is None:
             self._lose((), None)
             raise self._failure(None)
-        self._state = answer.state
+        self._move(answer.state)
         if answer.state.state is SessionState.REJECTED:
             return answer.error or GraphRefused("the graph cannot be compiled")
         if answer.state.state is not SessionState.READY:
@@ -140,19 +151,21 @@ class CompiledSession:
 
     def close(self) -> None:
         """Drain and tear down the session, and end its owner; never hang, never raise."""
-        if self._is_over:
-            return
-        self._is_over = True
-        answer = self._owner.close(self._terms.budgets.teardown + CLOSE_S)
-        if answer is None:
-            self._lose((), None)
-        else:
-            self._state = answer.state
+        if not self._is_over:
+            self._is_over = True
+            answer = self._owner.close(self._terms.budgets.teardown + CLOSE_S)
+            if answer is None:
+                self._lose((), None)
+            else:
+                self._move(answer.state)
+        self._coordinator.dispositions.end(self)
 
     def _invoke(self, value: object) -> object:
         before, name = self._state.last_invocation, uuid.uuid4().hex
         if self._is_over:
             raise self._closed()
+        self._coordinator.dispositions.begin(self)
+        self._is_unanswered = True
         is_sent = False
         try:
             self._owner.send(value, self._first, name)
@@ -162,6 +175,7 @@ class CompiledSession:
             # An input that cannot be serialized has never left this process.
             if is_sent or not isinstance(exc, Exception):
                 self._interrupt(name)
+            self._is_unanswered = False
             raise
         if answer is None:
             self._is_over = True
@@ -193,11 +207,20 @@ class CompiledSession:
         if answer is not None:
             self._take(answer)
         sent = (CommandKind.SUBMISSION_REQUESTED, CommandKind.CANCELLATION_REQUESTED)
-        if self._state.state not in OVER:
-            self._lose(() if answer is not None else sent, name)
+        if answer is None:
+            self._lose(sent, name)
+        elif self._state.state not in OVER:
+            self._lose((), name)
+
+    def _move(self, state: CompiledGraphSessionState) -> None:
+        """Take a state that was told, or reduced at the owner's loss."""
+        self._state = state
+        told = disposition.of_session(state)
+        self._retry = disposition.strictest((self._retry, told))
 
     def _take(self, answer: Answer) -> None:
-        self._state = answer.state
+        self._move(answer.state)
+        self._is_unanswered = False
         if answer.ends is not None and self._first is not None:
             self._coordinator.mirror(self._first, answer.ends)
 
@@ -225,7 +248,9 @@ class CompiledSession:
         if name is not None and sent:
             self._state = assumed(self._state, self._terms, name, now, sent)
         lost = events.command(self._state, CommandKind.OWNER_LOST, now)
-        self._state = reduced(self._state, lost)
+        self._move(reduced(self._state, lost))
+        if name is not None:
+            self._is_unanswered = False
         state = self._state
         told: tuple[NodeState, ...] = ()
         if state.last_invocation != number and state.effect in BEGUN:
