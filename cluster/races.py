@@ -35,7 +35,7 @@ from django_ray.protocol.vocabulary import NodeState, WorkflowState
 from django_ray.storage import load, publish, stage
 from django_ray.tasks import transitions
 from django_ray.tasks.outcome import lost
-from django_ray.tasks.transitions import Held, Recorded, Retrying, Stale
+from django_ray.tasks.transitions import Held, Reconciling, Recorded, Retrying, Stale
 
 NODES, GROWN, MORE = 4, 7, 9
 MARKS = ("stale", "foreign", "new", "heir", "promoter", "grower")
@@ -173,7 +173,7 @@ class World:
         publication = _rebased(publication, begun.revisions)
         return self._publish(conn, begun.writer_epoch, publication)
 
-    def time_out(self) -> Recorded | Retrying | Stale:
+    def time_out(self) -> Recorded | Retrying | Reconciling | Stale:
         """End the run as its worker does, long enough ago for its detail to be due."""
         return self._end(self.held, WorkflowState.TIMED_OUT)
 
@@ -228,7 +228,9 @@ class World:
         mind.publish()
         return held, mind
 
-    def _end(self, held: Held, state: WorkflowState) -> Recorded | Retrying | Stale:
+    def _end(
+        self, held: Held, state: WorkflowState
+    ) -> Recorded | Retrying | Reconciling | Stale:
         return transitions.fail(held, state, lost("race"), reason="race", now=BEGAN)
 
     def _promotion(self) -> Publication:

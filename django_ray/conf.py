@@ -43,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: Attempts = 1
     backoff_seconds: BackoffSeconds = 10
     backoff_max_seconds: BackoffSeconds = 600
+    idempotent: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="upper"):

@@ -29,6 +29,7 @@ from django_ray.protocol.vocabulary import (
     NODE_STATES,
     RETAINED,
     TERMINAL_EXECUTION_STATES,
+    ExecutionState,
     ReportingPolicy,
 )
 from django_ray.readers import context
@@ -37,6 +38,9 @@ from django_ray.readers.context import run_of
 __all__ = ["Audit", "Finding", "audit", "run_ids", "runs_of"]
 
 WINDOW = 200
+
+OVER = TERMINAL_EXECUTION_STATES | {ExecutionState.RECONCILE}
+"""The states of an execution whose run has its terminal summary."""
 
 
 def audit(run_id: str) -> Audit:
@@ -210,14 +214,14 @@ def _audit_end(ledger: Ledger, run: WorkflowRun) -> None:
     attempt = _attempts().filter(run_id=run.run_id).first()
     row = _executions().filter(pk=run.execution_id, run_id=run.run_id).first()
     if attempt is None:
-        if row is not None and row.state in TERMINAL_EXECUTION_STATES:
+        if row is not None and row.state in OVER:
             ledger.find("attempt_missing")
         return
     kept = attempt.terminal_summary
-    if row is not None and row.state in TERMINAL_EXECUTION_STATES:
+    if row is not None and row.state in OVER:
         if _bytes(row.progress_summary) != _bytes(kept):
             ledger.find("attempt_summary")
-        if attempt.state != row.state:
+        if row.state != ExecutionState.RECONCILE and attempt.state != row.state:
             ledger.find("attempt_state")
     if kept is None:
         return

@@ -35,7 +35,7 @@ from django_ray.models.progress import (
     WorkflowRun,
 )
 from django_ray.protocol.limits import V1
-from django_ray.tasks.transitions import ACTIVE
+from django_ray.tasks.transitions import CURRENT
 
 WINDOW = 200
 """So many runs one statement looks at: no index leads to what is looked for, because an
@@ -112,7 +112,7 @@ def inactive(using: str) -> Runs:
     A run that lost its execution never gets it back, so this can only become true.
     """
     current = RayTaskExecution.objects.filter(
-        pk=OuterRef("execution_id"), run_id=OuterRef("run_id"), state__in=ACTIVE
+        pk=OuterRef("execution_id"), run_id=OuterRef("run_id"), state__in=CURRENT
     )
     return WorkflowRun.objects.using(using).filter(~Exists(current))
 

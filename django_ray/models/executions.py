@@ -11,10 +11,12 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Length
 
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import ExecutionState
 
 STATES = [(state.value, state.value) for state in ExecutionState]
+DISPOSITIONS = [disposition.value for disposition in RetryDisposition]
 
 
 class Octets(Length):
@@ -108,7 +110,11 @@ class RayTaskExecution(models.Model):
 
 
 class TaskAttempt(models.Model):
-    """One durable try of an execution, kept after the next one begins."""
+    """One durable try of an execution, kept after the next one begins.
+
+    `retry_disposition` is empty where no compiled session was sent an input. While one is
+    open it says what holds if the attempt is lost.
+    """
 
     id = models.BigAutoField(primary_key=True)
     execution = models.ForeignKey(
@@ -127,6 +133,9 @@ class TaskAttempt(models.Model):
     finished_at = models.DateTimeField(null=True)
     error_class = models.CharField(max_length=512, default="", blank=True)
     error_text = models.TextField(default="", blank=True)
+    retry_disposition = models.CharField(
+        max_length=40, default="", db_default="", blank=True
+    )
     terminal_summary = models.BinaryField(null=True)
 
     class Meta:
@@ -140,6 +149,10 @@ class TaskAttempt(models.Model):
             models.CheckConstraint(
                 condition=Q(state__in=[state.value for state in ExecutionState]),
                 name="django_ray_attempt_state",
+            ),
+            models.CheckConstraint(
+                condition=Q(retry_disposition__in=["", *DISPOSITIONS]),
+                name="django_ray_attempt_disposition",
             ),
             models.CheckConstraint(
                 condition=Q(terminal_summary__isnull=True)

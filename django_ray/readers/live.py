@@ -17,7 +17,6 @@ from django_ray.protocol import records
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.vocabulary import (
     RETAINED,
-    TERMINAL_EXECUTION_STATES,
     DetailAvailability,
     NodeState,
 )
@@ -88,7 +87,7 @@ def _has_detail(summary: Summary) -> bool:
 
 def error_of(execution: Execution) -> str:
     """Return the line that names the attempt's own error, when it ended with one."""
-    if execution.state not in TERMINAL_EXECUTION_STATES:
+    if not (execution.has_ended or execution.is_undecided):
         return ""
     found = (
         TaskAttempt.objects.filter(

@@ -50,6 +50,11 @@ class Execution:
         return self.state in TERMINAL_EXECUTION_STATES
 
     @property
+    def is_undecided(self) -> bool:
+        """Claim that the run has ended, and its execution waits for an operator's word."""
+        return self.state is ExecutionState.RECONCILE
+
+    @property
     def name(self) -> str:
         """Return the short name a person knows the task by."""
         return self.task_path.rpartition(".")[2]

@@ -8,11 +8,13 @@ attempt has its copy before anything resets the execution for a retry. ADR-0004.
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Case, When
+from django.db.models import Case, F, Value, When
+from django.db.models.expressions import Combinable
 
 from django_ray import conf
 from django_ray.errors import ConfigurationError
 from django_ray.identity import RunIdentity
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
 from django_ray.models.progress import WorkflowRun
 from django_ray.protocol import summary as summaries
@@ -117,5 +119,16 @@ def _copy(execution: RayTaskExecution, end: End) -> None:
         finished_at=execution.finished_at,
         error_class="" if end.error is None else end.error.error_class,
         error_text="" if end.error is None else end.error.error_text,
+        retry_disposition=_disposition(end),
         terminal_summary=execution.progress_summary,
     )
+
+
+def _disposition(end: End) -> Combinable | str:
+    """Return what the attempt leaves for a retry; where nobody tells, what was noted."""
+    noted = F("retry_disposition")
+    if end.state is WorkflowState.SUCCEEDED:
+        done = Value(RetryDisposition.PROHIBITED.value)
+        return Case(When(retry_disposition="", then=noted), default=done)
+    told = None if end.error is None else end.error.retry
+    return noted if told is None else told.value

@@ -52,6 +52,8 @@ class RayOptions(TypedDict, total=False):
     `max_attempts`: how often it runs at most, 1 to 100, when it fails, is lost or times out.
     `backoff_seconds`: the pause before the second attempt; it doubles up to
     `backoff_max_seconds`, both 0 to 86,400.
+    `idempotent`: True is the author's word that an attempt may do again what the compiled
+    graphs of an earlier one have done, or may have; False where nobody has said so.
     """
 
     policy: ReportingPolicy | Literal["full", "summary", "terminal_only", "disabled"]
@@ -63,6 +65,7 @@ class RayOptions(TypedDict, total=False):
     max_attempts: int
     backoff_seconds: int
     backoff_max_seconds: int
+    idempotent: bool
 
 
 class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +80,7 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: Attempts | UnsetType = UNSET
     backoff_seconds: BackoffSeconds | UnsetType = UNSET
     backoff_max_seconds: BackoffSeconds | UnsetType = UNSET
+    idempotent: bool | UnsetType = UNSET
 
     def over(self, options: Options) -> Options:
         """Return `options` with what is chosen here in place."""
@@ -90,6 +94,7 @@ class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "max_attempts": self.max_attempts,
             "backoff_seconds": self.backoff_seconds,
             "backoff_max_seconds": self.backoff_max_seconds,
+            "idempotent": self.idempotent,
         }
         changes = {name: value for name, value in chosen.items() if value is not UNSET}
         return msgspec.structs.replace(options, **changes)

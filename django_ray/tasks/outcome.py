@@ -14,6 +14,7 @@ from django.utils.json import normalize_json
 from msgspec import Meta
 
 from django_ray.errors import DjangoRayError, LimitExceeded, ProtocolError
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.protocol import text
 from django_ray.protocol.limits import MIB, V1
 from django_ray.protocol.redaction import Redactor
@@ -39,14 +40,21 @@ class Succeeded(msgspec.Struct, frozen=True, tag="succeeded"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The user's function raised, or its result cannot be stored."""
+    """The user's function raised, or its result cannot be stored.
+
+    `retry` is what its compiled sessions leave; None where none was sent an input, and
+    where nothing is known beside what the attempt's row says.
+    """
 
     error_class: Annotated[str, Meta(max_length=ERROR_CLASS)]
     error_text: Annotated[str, Meta(max_length=ERROR_TEXT)]
+    retry: RetryDisposition | None = None
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
-    """The outer task was interrupted."""
+    """The outer task was interrupted; `retry` as in Failed."""
+
+    retry: RetryDisposition | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -130,9 +138,10 @@ def lost(reason: str) -> Failed:
     return of_fault(DjangoRayError(f"The run's process was lost ({reason})."))
 
 
-def interrupted(reason: str) -> Failed:
+def interrupted(reason: str, retry: RetryDisposition | None) -> Failed:
     """Return the error of a run that was ended from outside; `reason` is a fixed word."""
-    return of_fault(DjangoRayError(f"The run was ended from outside ({reason})."))
+    error = of_fault(DjangoRayError(f"The run was ended from outside ({reason})."))
+    return msgspec.structs.replace(error, retry=retry)
 
 
 def of_fault(exc: DjangoRayError) -> Failed:

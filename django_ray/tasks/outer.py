@@ -25,13 +25,21 @@ from actors.producer import Producer
 from django_ray import conf
 from django_ray.away import is_away
 from django_ray.identity import RunIdentity
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.models.executions import RayTaskExecution
 from django_ray.protocol import plan
 from django_ray.protocol.frames import ProducerKind
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.redaction import Redactor
 from django_ray.protocol.vocabulary import ReportingPolicy
-from django_ray.tasks import backend, coroutines, envelope, outcome, transitions
+from django_ray.tasks import (
+    backend,
+    coroutines,
+    envelope,
+    noting,
+    outcome,
+    transitions,
+)
 from django_ray.tasks.outcome import Cancelled, Failed, Outcome, Refused, Succeeded
 from django_ray.tasks.transitions import Recorded, Stale
 
@@ -138,7 +146,11 @@ class _Run:
         window = coordinator.default_window()
         self._producer = self._report(told, now)
         self._coordinator = coordinator.Coordinator(
-            told, self._producer, max_in_flight=window, clock=now
+            told,
+            self._producer,
+            max_in_flight=window,
+            clock=now,
+            note=noting.note_of(told.identity),
         )
         # Last: a producer that lives keeps its collector, also of a run that does not.
         if self._producer is not None:
@@ -151,18 +163,27 @@ class _Run:
                 value = call(self._coordinator.stop)
         except KeyboardInterrupt as exc:
             self._end("CANCELLED", exc)
-            return Cancelled()
+            return Cancelled(self._retry)
         except BaseException as exc:
             # SystemExit included: the user's function ends its task, not the process.
             self._end("FAILED", exc)
-            return outcome.of_error(exc, self._redactor)
+            return self._failed(outcome.of_error(exc, self._redactor))
         said = outcome.of_result(value, self._redactor)
         match said:
             case Succeeded():
                 self._end("SUCCEEDED", None)
+                return said
             case Failed():
                 self._end("FAILED", TypeError("The result cannot be stored."))
-        return said
+                return self._failed(said)
+
+    @property
+    def _retry(self) -> RetryDisposition | None:
+        # After the end, which has closed every session that nobody is at.
+        return self._coordinator.dispositions.current
+
+    def _failed(self, said: Failed) -> Failed:
+        return msgspec.structs.replace(said, retry=self._retry)
 
     def _report(self, told: RunSettings, now: Callable[[], int]) -> Producer | None:
         if told.policy is ReportingPolicy.disabled:

@@ -19,7 +19,13 @@ from django_ray.protocol.vocabulary import WorkflowState
 from django_ray.tasks import backend, outcome, transitions
 from django_ray.tasks.interruption import Why
 from django_ray.tasks.outcome import Cancelled, Failed, Refused, Succeeded
-from django_ray.tasks.transitions import Held, Recorded, Retrying, Stale
+from django_ray.tasks.transitions import (
+    Held,
+    Reconciling,
+    Recorded,
+    Retrying,
+    Stale,
+)
 from django_ray.tasks.watch import Fleet
 
 STATES = {
@@ -50,8 +56,8 @@ class Recorder:
                 self._succeed(held, result)
             case Failed():
                 self._fail(held, said, "error")
-            case Cancelled():
-                self._fail(held, outcome.interrupted("cancelled"), "cancelled")
+            case Cancelled(retry=retry):
+                self._fail(held, outcome.interrupted("cancelled", retry), "cancelled")
             case Refused():
                 self._fail(held, outcome.lost("refused"), "refused")
             case ProtocolError():
@@ -66,9 +72,11 @@ class Recorder:
         said = None if envelope is None else _decode(envelope)
         if isinstance(said, Succeeded) and why is Why.cancelled:
             self._succeed(held, said.result)
+        elif isinstance(said, Failed):
+            self._fail(held, said, why)
         else:
-            error = said if isinstance(said, Failed) else outcome.interrupted(why)
-            self._fail(held, error, why)
+            retry = said.retry if isinstance(said, Cancelled) else None
+            self._fail(held, outcome.interrupted(why, retry), why)
 
     def lost(self, held: Held, why: str) -> None:
         """Record that no outcome will come; `why` is a fixed word or a class of Ray's."""
@@ -96,10 +104,12 @@ class Recorder:
         )
         self._close(held, recorded)
 
-    def _close(self, held: Held, recorded: Recorded | Retrying | Stale) -> None:
+    def _close(
+        self, held: Held, recorded: Recorded | Retrying | Reconciling | Stale
+    ) -> None:
         """Tell Django, and let go of the run's processes: the row has its outcome.
 
-        An attempt that another follows is no end for Django. A run that goes on under
+        An attempt that another may follow is no end for Django. A run that goes on under
         another worker's lease is left alone.
         """
         match recorded:

@@ -26,15 +26,16 @@ from django_ray.protocol.vocabulary import ExecutionState, WorkflowState
 from django_ray.tasks import ending, leases, retrying
 from django_ray.tasks.ending import End
 from django_ray.tasks.outcome import Failed
+from django_ray.tasks.retrying import Next
 
-ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING, ExecutionState.RECONCILE)
-"""The states in which a run owns its row."""
+ACTIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
+"""The states in which a run owns its row, and needs a worker that watches it."""
+
+CURRENT = (*ACTIVE, ExecutionState.RECONCILE)
+"""The states in which what a run has published is its execution's, and stays."""
 
 WAITING = (ExecutionState.QUEUED, ExecutionState.RETRY_WAIT)
 """The states in which nothing of an execution runs."""
-
-ADOPTABLE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
-"""The states in which a run needs a worker that watches it."""
 
 UNENDED = ("host_lost", "host_not_started", "refused")
 """The reasons of a run whose function did not come to an end."""
@@ -77,6 +78,11 @@ class Recorded:
 @dataclass(frozen=True, slots=True)
 class Retrying:
     """The attempt's end is committed, and the execution waits for its next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciling:
+    """The attempt's end is committed, and what follows it is an operator's to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ def adopt(
     abandoned = (
         RayTaskExecution.objects.filter(
             leases.is_abandoned(cluster, lease),
-            state__in=ADOPTABLE,
+            state__in=ACTIVE,
             queue_name__in=queues,
             backend__in=backends,
         )
@@ -227,7 +233,7 @@ def start(identity: RunIdentity, *, now: datetime, again: bool) -> Recorded | St
     """
     states = [ExecutionState.CLAIMED, *([ExecutionState.RUNNING] if again else [])]
     with transaction.atomic():
-        execution = _lock(identity, states)
+        execution = lock(identity, states)
         if execution is None or _is_unwanted(execution):
             return Stale()
         execution.state = ExecutionState.RUNNING
@@ -254,11 +260,14 @@ def succeed(held: Held, result: bytes, *, now: datetime) -> Recorded | Stale:
 
 def fail(
     held: Held, state: WorkflowState, error: Failed, *, reason: str, now: datetime
-) -> Recorded | Retrying | Stale:
+) -> Recorded | Retrying | Reconciling | Stale:
     """Record an end without result, with the attempt's error; `reason` is a fixed word.
 
-    Where the execution's options have an attempt left it waits for that one, reset in the
-    same transaction: what this one came to is the attempt's.
+    Where the execution's options have an attempt left, and the retry disposition of its
+    compiled sessions allows it, it waits for that one, reset in the same transaction: what
+    this one came to is the attempt's. Where the disposition asks for an operator it is in
+    RECONCILE, with the run's envelope in its row. Of what `error` does not tell the
+    attempt's row does.
     A run that came to no end of its own while its cancellation is asked for is CANCELLED.
     """
     with transaction.atomic():
@@ -269,9 +278,21 @@ def fail(
             state, reason = WorkflowState.CANCELLED, "cancelled"
         ending.record(execution, held.identity, End(state, reason, error), now=now)
         _let_go(execution)
-        if retrying.again(execution, random.random()):
-            return Retrying()
-        return Recorded(execution)
+        match retrying.follow(execution, random.random()):
+            case Next.retry:
+                return Retrying()
+            case Next.reconcile:
+                return Reconciling()
+            case Next.end:
+                return Recorded(execution)
+
+
+def lock(
+    identity: RunIdentity, states: Sequence[ExecutionState]
+) -> RayTaskExecution | None:
+    """Lock the row of exactly this run in one of these states; None where it is not so."""
+    rows = _rows(identity, states)
+    return rows.select_for_update().defer(*UNREAD).first()
 
 
 def identity_of(execution: RayTaskExecution) -> RunIdentity:
@@ -325,16 +346,9 @@ def _rows(
     )
 
 
-def _lock(
-    identity: RunIdentity, states: Sequence[ExecutionState]
-) -> RayTaskExecution | None:
-    rows = _rows(identity, states)
-    return rows.select_for_update().defer(*UNREAD).first()
-
-
 def _hold(held: Held) -> RayTaskExecution | None:
     # The epoch is only ever raised under the lock taken first, so it cannot move after.
-    execution = _lock(held.identity, ACTIVE)
+    execution = lock(held.identity, ACTIVE)
     owned = ExecutionLease.objects.filter(
         execution_id=held.identity.task_execution_pk,
         owner=held.owner,

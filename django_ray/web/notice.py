@@ -81,11 +81,13 @@ def _text(text: str) -> Part:
 def _ground(reading: Reading, freshness: Freshness) -> tuple[str, str]:
     summary = reading.summary
     bad = (ExecutionState.FAILED, ExecutionState.TIMED_OUT)
+    if reading.execution.is_undecided:
+        return "warn", "warning"
     if reading.execution.state in bad or (summary and summary.node_counts.failed):
         return "bad", "failed"
     if freshness in (Freshness.Stale, Freshness.Late):
         return "warn", "clock"
-    if reading.execution.state in (ExecutionState.LOST, ExecutionState.RECONCILE):
+    if reading.execution.state is ExecutionState.LOST:
         return "warn", "warning"
     if summary is None and _waits_long(reading):
         return "warn", "clock"
@@ -109,6 +111,9 @@ def _ended(portrait: Portrait) -> list[Line]:
     """Say how the run ended, where its counts do not, and with which error."""
     reading = portrait.reading
     execution, summary = reading.execution, reading.summary
+    if execution.is_undecided:
+        error: list[Line] = [(Part("code", portrait.error),)] if portrait.error else []
+        return [_UNDECIDED, *error]
     if not execution.has_ended:
         return []
     said = _END.get(execution.state, "")
@@ -123,6 +128,12 @@ def _ended(portrait: Portrait) -> list[Line]:
         lines.append((Part("code", portrait.error),))
     return lines
 
+
+_UNDECIDED = strong(
+    "What its compiled graph has done is not known.",
+    _text("It waits for an operator, and for"),
+    Part("code", "manage.py ray_reconcile"),
+)
 
 _END = {
     ExecutionState.SUCCEEDED: "Succeeded",
@@ -190,10 +201,6 @@ _BEFORE = {
     ),
     ExecutionState.RETRY_WAIT: strong(
         "Waits to be tried again.", _text("The next attempt starts later.")
-    ),
-    ExecutionState.RECONCILE: strong(
-        "Its worker is gone.",
-        _text("Whether the run goes on is being found out; nothing is decided yet."),
     ),
 }
 
@@ -282,7 +289,8 @@ def _example(found: Failures, cause: Cause) -> tuple[Part, ...]:
 
 
 def _long(portrait: Portrait, summary: Summary) -> list[Line]:
-    if portrait.reading.execution.has_ended:
+    execution = portrait.reading.execution
+    if execution.has_ended or execution.is_undecided:
         return []
     if not portrait.running:
         if summary.node_counts.running:

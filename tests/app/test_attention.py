@@ -103,6 +103,14 @@ def test_the_reason_of_an_end_is_said_first(state, text):
     assert drawn(make_picture(make_reading(state=state)))[0] == text
 
 
+def test_what_an_operator_is_to_decide_is_said_first():
+    reading = make_reading(state=ExecutionState.RECONCILE)
+    lines = drawn(make_picture(reading, error="InvocationFailed: OWNER_LOST"))
+    decide = f"ray_reconcile {reading.execution.public_id}"
+    assert lines[0] == f"Its effects are not known. Decide: {decide}"
+    assert lines[1] == "InvocationFailed: OWNER_LOST"
+
+
 def test_the_attempts_own_error_is_shown():
     reading = make_reading(None, state=ExecutionState.FAILED)
     lines = drawn(make_picture(reading, error="RuntimeError: no such folder"))

@@ -44,6 +44,7 @@ def test_enqueue_makes_one_queued_row_with_its_arguments_and_options():
         "max_attempts": 1,
         "backoff_seconds": 10,
         "backoff_max_seconds": 600,
+        "idempotent": False,
     }
     assert (execution.attempt_number, execution.run_id) == (0, None)
 

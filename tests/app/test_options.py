@@ -68,7 +68,7 @@ def test_call_may_take_away_the_time_out_of_the_settings(settings):
 def test_options_of_an_earlier_version_parse():
     row = RayTaskExecution.objects.get(public_id=taskbook.plain.enqueue().id)
     added = {"timeout_seconds", "max_attempts"}
-    added |= {"backoff_seconds", "backoff_max_seconds"}
+    added |= {"backoff_seconds", "backoff_max_seconds", "idempotent"}
 
     kept = {key: row.options[key] for key in row.options.keys() - added}
 
@@ -116,6 +116,7 @@ BAD = [
     {"max_attempts": 101},
     {"backoff_seconds": -1},
     {"backoff_max_seconds": 86_401},
+    {"idempotent": 1},
     {"polcy": "full"},
 ]
 

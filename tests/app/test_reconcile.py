@@ -51,6 +51,14 @@ def test_actors_of_an_ended_run_are_ended():
     assert cluster.names == []
 
 
+def test_actors_of_a_run_that_waits_for_an_operator_are_ended():
+    held = running()
+    cluster = Actors(*actors_of(held))
+    RayTaskExecution.objects.update(state="RECONCILE")
+
+    assert reconcile(cluster) == Reconciled(ended=2, current=0, unknown=0)
+
+
 def test_actors_of_an_older_generation_are_ended():
     held = running()
     cluster = Actors(*actors_of(held))

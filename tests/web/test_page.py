@@ -367,6 +367,22 @@ def test_each_end_has_its_words(state, first):
     assert "120 of 197 nodes succeeded" in words
 
 
+def test_a_run_that_waits_for_an_operator_says_so_with_its_error():
+    summary = pictures.ended(pictures.make_summary(), WorkflowState.FAILED, 60)
+    reading = pictures.make_reading(
+        summary, state=ExecutionState.RECONCILE, read_at=LATER
+    )
+    assert said(reading, error="InvocationFailed: OWNER_LOST")[:2] == [
+        "What its compiled graph has done is not known. It waits for an operator, and "
+        "for manage.py ray_reconcile",
+        "InvocationFailed: OWNER_LOST",
+    ]
+    words = rendered(portrait(reading))
+    assert "Needs reconciliation" in words
+    assert "Final" in words
+    assert "Stale" not in words
+
+
 @pytest.mark.parametrize(
     ("availability", "line", "panel"),
     [

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from django_ray.tasks import requests
-from django_ray.tasks.requests import Requested
+from django_ray.tasks.requests import Requested, Unreconciled
 from django_ray.tasks.transitions import Recorded, Stale
 
 
@@ -26,7 +26,9 @@ class Command(BaseCommand):
             case None:
                 raise CommandError("There is no such execution.")
             case Stale():
-                raise CommandError("It has ended, or waits for reconciliation.")
+                raise CommandError("It has ended.")
+            case Unreconciled():
+                raise CommandError("It is in RECONCILE: see ray_reconcile.")
             case Recorded():
                 self.stdout.write("CANCELLED")
             case Requested():

@@ -5,6 +5,7 @@ import uuid
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ray.tasks import requests
+from django_ray.tasks.requests import Unreconciled
 from django_ray.tasks.transitions import Recorded, Stale
 
 
@@ -25,5 +26,7 @@ class Command(BaseCommand):
                 raise CommandError("There is no such execution.")
             case Stale():
                 raise CommandError("It goes on, or has succeeded.")
+            case Unreconciled():
+                raise CommandError("It is in RECONCILE: see ray_reconcile.")
             case Recorded(execution):
                 self.stdout.write(execution.state)

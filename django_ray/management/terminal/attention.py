@@ -27,6 +27,10 @@ def compose(picture: Picture, pen: Pen, room: int) -> list[Text]:
 def _ending(picture: Picture) -> list[list[Part]]:
     """Say why the run ended, or that it is about to, where the counts do not."""
     execution = picture.reading.execution
+    if execution.is_undecided:
+        said = f"Its effects are not known. Decide: ray_reconcile {execution.public_id}"
+        lines: list[list[Part]] = [[(said, ALERT)]]
+        return [*lines, [(picture.error, "red")]] if picture.error else lines
     if not execution.has_ended:
         asked = execution.cancel_requested_at
         if asked is None:
@@ -76,7 +80,8 @@ def cause(failure: Failure) -> str:
 
 def _slowness(picture: Picture) -> list[list[Part]]:
     summary = picture.reading.summary
-    if summary is None or picture.reading.execution.has_ended:
+    execution = picture.reading.execution
+    if summary is None or execution.has_ended or execution.is_undecided:
         return []
     if not picture.running:
         return [[(_idle(summary), "")]]

@@ -46,7 +46,7 @@ def freshness(picture: Picture) -> Freshness:
     reading = picture.reading
     if not picture.answered:
         return Freshness.Silent
-    if reading.execution.has_ended:
+    if reading.execution.has_ended or reading.execution.is_undecided:
         return Freshness.Final
     if reading.summary is None:
         return Freshness.Waiting

@@ -1,7 +1,7 @@
 // The attention slot: what is wrong, or that nothing is. Says what the server says.
 
 import { byId, el, nodeButton, setGlyph, show } from "./dom.js";
-import { freshness, hasDetail, hasEnded, isReported } from "./head.js";
+import { freshness, hasDetail, hasEnded, isReported, isUndecided } from "./head.js";
 import { ended } from "./marks.js";
 import { age, clock, count, duration, moment, nodes } from "./words.js";
 
@@ -22,6 +22,12 @@ const END = {
   FAILED: "Failed",
 };
 
+const UNDECIDED = [
+  strong("What its compiled graph has done is not known."),
+  plain("It waits for an operator, and for"),
+  code("manage.py ray_reconcile"),
+];
+
 function asked(body, now) {
   const at = body.execution.cancel_requested_at;
   if (!at || hasEnded(body)) return [];
@@ -34,6 +40,7 @@ function asked(body, now) {
 
 function endings(view, now) {
   const { body } = view;
+  if (isUndecided(body)) return view.error ? [UNDECIDED, [code(view.error)]] : [UNDECIDED];
   if (!hasEnded(body)) return [];
   const { state, finished_at: at } = body.execution;
   const line = [strong(at ? `${END[state]} at ${clock(moment(at), now)}.` : `${END[state]}.`)];
@@ -66,10 +73,6 @@ function queued(body, now) {
 const BEFORE = {
   CLAIMED: [strong("A worker has claimed it."), plain("The run has not started.")],
   RETRY_WAIT: [strong("Waits to be tried again."), plain("The next attempt starts later.")],
-  RECONCILE: [
-    strong("Its worker is gone."),
-    plain("Whether the run goes on is being found out; nothing is decided yet."),
-  ],
 };
 
 function unreported(view, now) {
@@ -137,7 +140,7 @@ function example(failures, cause) {
 // `running`: the kept nodes at work, longest first.
 function long(view, now) {
   const { body, running } = view;
-  if (hasEnded(body)) return [];
+  if (hasEnded(body) || isUndecided(body)) return [];
   if (!running && body.node_counts.RUNNING && hasDetail(view)) return [unread()];
   if (!running?.length) {
     const none = body.node_counts.RUNNING
@@ -175,11 +178,12 @@ function ground(view, word, now) {
   const { body } = view;
   const { state, enqueued_at: queuedAt, started_at: begun } = body.execution;
   const reported = isReported(body);
+  if (isUndecided(body)) return ["warn", "warning"];
   if (["FAILED", "TIMED_OUT"].includes(state) || (reported && body.node_counts.FAILED)) {
     return ["bad", "failed"];
   }
   if (word === "Stale" || word === "Late") return ["warn", "clock"];
-  if (state === "LOST" || state === "RECONCILE") return ["warn", "warning"];
+  if (state === "LOST") return ["warn", "warning"];
   if (!reported && !hasEnded(body)) {
     const quiet = ["disabled", "terminal_only"].includes(body.policy);
     const waits = state === "QUEUED"

@@ -13,6 +13,10 @@ export function hasEnded(body) {
   return ENDED.has(body.execution.state);
 }
 
+export function isUndecided(body) {
+  return body.execution.state === "RECONCILE";
+}
+
 export function isReported(body) {
   return body.revision !== null;
 }
@@ -28,7 +32,7 @@ function wholeOf(body) {
 }
 
 export function freshness(body, now) {
-  if (hasEnded(body)) return "Final";
+  if (hasEnded(body) || isUndecided(body)) return "Final";
   if (!isReported(body)) return "Waiting";
   const silent = now - body.observed_at_ms;
   if (silent >= STALE) return "Stale";
