@@ -5,6 +5,7 @@ import os
 import threading
 
 import ray
+from django.db import transaction
 from django.tasks import task
 from ray.dag import MultiOutputNode
 
@@ -211,6 +212,35 @@ def owner_lost():
         session.invoke("fine")
         session._owner.kill()
         session.invoke("fine")
+
+
+@task(takes_context=True)
+def first_time(context, what):
+    """Lose, raise or die at the second input of the first attempt."""
+    with compiled(parts.obeying) as session:
+        session.invoke("fine")
+        if context.attempt == 1 and what == "lose":
+            session._owner.kill()
+        if context.attempt == 1 and what == "die":
+            os._exit(3)
+        return session.invoke("raise" if context.attempt == 1 else what)
+
+
+@task
+def dying_after(order):
+    """Take the process down when the session is closed."""
+    with compiled(parts.obeying) as session, transaction.atomic():
+        session.invoke(order)
+        transaction.set_rollback(True)
+    os._exit(3)
+
+
+@task(takes_context=True)
+def refused_at_first(context):
+    """Ask for what cannot be compiled, the first time."""
+    graph = parts.function if context.attempt == 1 else parts.passing
+    with compiled(graph) as session:
+        return session.invoke("fine")
 
 
 @task

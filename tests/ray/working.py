@@ -18,6 +18,18 @@ def work(worker, *results):
     return results[0]
 
 
+def work_until(worker, result, state):
+    """Let the worker work until the row is in a state; return the result as it is then."""
+
+    def is_there():
+        worker.step(claiming=True)
+        return row_of(result).state == state
+
+    wait_until(is_there, 180)
+    result.refresh()
+    return result
+
+
 def row_of(result):
     return RayTaskExecution.objects.get(public_id=result.id)
 
