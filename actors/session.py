@@ -10,16 +10,15 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, cast
+from typing import Protocol
 
-from ray.dag import MultiOutputNode
 from ray.exceptions import RayTaskError
 
-from actors import functions, ids, internals, remote_owner, walk
+from actors import ids, internals, remote_owner
 from actors.account import Method, ends
 from actors.coordinator import Coordinator
 from actors.dispositions import UNHEARD
-from actors.internals import Actor
+from actors.dynamic import DynamicSession
 from actors.loss import assumed, reduced
 from actors.owner import OVER, Answer, OwnerTerms, begun
 from actors.reports import now_ms
@@ -285,42 +284,6 @@ class CompiledSession:
             str(RetryDisposition.AUTOMATIC_ALLOWED),
             codes,
         )
-
-
-class DynamicSession:
-    """The same graph run dynamically, each input by itself, on actors that stay."""
-
-    def __init__(
-        self, coordinator: Coordinator, build: Callable[[], object], outputs: int
-    ) -> None:
-        self._coordinator = coordinator
-        self._root = build()
-        self._outputs = outputs
-        self._kept: dict[int, Actor] = {}
-
-    def invoke(self, value: object) -> object:
-        """Run the graph on one input and return its output, of several a list."""
-        found = walk.run(
-            self._coordinator,
-            self._root,
-            (value,),
-            max_in_flight=None,
-            group=None,
-            prefix=True,
-            kept=self._kept,
-        )
-        if self._outputs == 1 and isinstance(self._root, MultiOutputNode):
-            (found,) = cast("list[object]", found)
-        return found
-
-    def cancel(self) -> None:
-        """End the graph's actors: the run has ended."""
-        self.close()
-
-    def close(self) -> None:
-        """End the graph's actors."""
-        functions.end_actors(tuple(self._kept.values()))
-        self._kept.clear()
 
 
 Session = CompiledSession | DynamicSession
