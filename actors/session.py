@@ -22,6 +22,7 @@ from actors.dynamic import DynamicSession
 from actors.loss import assumed, reduced
 from actors.owner import OVER, Answer, OwnerTerms, begun
 from actors.reports import now_ms
+from actors.shield import shielded
 from django_ray.errors import ConfigurationError, GraphRefused, InvocationFailed
 from django_ray.lifecycle import budgets, disposition, events
 from django_ray.lifecycle.budgets import Deadlines
@@ -152,7 +153,8 @@ class CompiledSession:
         """Drain and tear down the session, and end its owner; never hang, never raise."""
         if not self._is_over:
             self._is_over = True
-            answer = self._owner.close(self._terms.budgets.teardown + CLOSE_S)
+            with shielded():
+                answer = self._owner.close(self._terms.budgets.teardown + CLOSE_S)
             if answer is None:
                 self._lose((), None)
             else:
@@ -195,14 +197,8 @@ class CompiledSession:
     def _interrupt(self, name: str) -> None:
         """Cancel the invocation under way; an owner that does not end it is ended."""
         self._is_over = True
-        try:
-            self._owner.control(CommandKind.CANCELLATION_REQUESTED)
-            answer = self._owner.settle(PATIENCE_S)
-        except Exception:
-            # It is interrupted already; what became of the owner is then not known.
-            logger.exception("An owner could not be cancelled.")
-            answer = None
-        self._owner.kill()
+        with shielded():
+            answer = self._cancelled()
         if answer is not None:
             self._take(answer)
         sent = (CommandKind.SUBMISSION_REQUESTED, CommandKind.CANCELLATION_REQUESTED)
@@ -210,6 +206,17 @@ class CompiledSession:
             self._lose(sent, name)
         elif self._state.state not in OVER:
             self._lose((), name)
+
+    def _cancelled(self) -> Answer | None:
+        try:
+            self._owner.control(CommandKind.CANCELLATION_REQUESTED)
+            return self._owner.settle(PATIENCE_S)
+        except Exception:
+            # It is interrupted already; what became of the owner is then not known.
+            logger.exception("An owner could not be cancelled.")
+            return None
+        finally:
+            self._owner.kill()
 
     def _move(self, state: CompiledGraphSessionState) -> None:
         """Take a state that was told, or reduced at the owner's loss."""
