@@ -5,6 +5,7 @@ function runs, and its outcome is the task's. Architecture 2, contract 4.12.
 """
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -110,6 +111,15 @@ class _Call:
         return cls(result.task, result)
 
     def __call__(self, stop: Callable[[], object]) -> object:
+        process = os.getpid()
+        try:
+            return self._call(stop)
+        finally:
+            if os.getpid() != process:
+                # The child of a fork came back: it is not the task, and shares its sockets.
+                os._exit(0)
+
+    def _call(self, stop: Callable[[], object]) -> object:
         args, kwargs = self.result.args, self.result.kwargs
         if self.task.takes_context:
             args = [TaskContext(task_result=self.result), *args]
