@@ -18,6 +18,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "collector_killed",
         "postgres_killed",
         "node_killed",
+        "durable_killed",
         "answer_lost",
         "fence_race",
     ),

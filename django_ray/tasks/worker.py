@@ -67,8 +67,9 @@ class Worker:
         self._clock = clock
         self._recorder = Recorder(fleet, Redactor(terms.redact), clock)
         self._watched: dict[int, Watched] = {}
-        self._renewed = self._paused_until = self._adopt_at = self._ask_at = clock()
         self._is_unsure = True
+        self._seen = self._look_at = clock()
+        self._due_now(self._seen)
 
     @property
     def is_idle(self) -> bool:
@@ -88,15 +89,14 @@ class Worker:
         It looks for work when something has moved, when `wait` says that there may be
         some, and else every two seconds.
         """
-        look_at = self._clock()
         while not (stopping() and self.is_idle):
-            now = self._clock()
-            is_looking = not stopping() and now >= look_at
+            now = self._tick()
+            is_looking = not stopping() and now >= self._look_at
             if is_looking:
-                look_at = now + LOOK_PAUSE
+                self._look_at = now + LOOK_PAUSE
             moved = self.step(claiming=is_looking)
             if moved or wait(idle_s if self.is_idle else poll_s):
-                look_at = now
+                self._look_at = now
 
     def step(self, *, claiming: bool) -> bool:
         """Renew, record, claim; say whether anything moved.
@@ -115,12 +115,10 @@ class Worker:
             return False
 
     def _advance(self, claiming: bool) -> bool:
-        now = self._clock()
+        now = self._tick()
         if self._is_unsure and now >= self._paused_until:
             self._recover()
-        if now - self._renewed >= self._terms.lease / 3:
-            self._renew()
-            self._renewed = now
+        self._keep_leases()
         moved = self._collect()
         # After it: an outcome that had come before an interruption is the run's.
         self._interrupt(now)
@@ -128,12 +126,31 @@ class Worker:
             moved = self._adopt(now) or self._claim() or moved
         return moved
 
+    def _tick(self) -> datetime:
+        """Return the time; where the clock was set back, no pause lasts until it is there."""
+        now = self._clock()
+        if now < self._seen:
+            self._due_now(now)
+        self._seen = now
+        return now
+
+    def _due_now(self, now: datetime) -> None:
+        self._look_at = self._renew_at = self._paused_until = now
+        self._adopt_at = self._ask_at = now
+
     def _recover(self) -> None:
         """Go on with what a claim or an adoption took whose answer was lost."""
         orphans = transitions.unwatched(self._terms.owner, self._watched)
         self._is_unsure = False
         for orphan in orphans:
             self._resume(orphan)
+
+    def _keep_leases(self) -> None:
+        """Renew what is watched, if it is time; a lease is three pauses long."""
+        now = self._tick()
+        if now >= self._renew_at:
+            self._renew()
+            self._renew_at = now + self._terms.lease / 3
 
     def _renew(self) -> None:
         for pk, watched in list(self._watched.items()):
@@ -217,6 +234,10 @@ class Worker:
         """Have recorded what has ended, or must have ended by now."""
         moved = False
         for pk, watched in list(self._watched.items()):
+            # Hosts that do not answer may take longer than a lease, all together.
+            self._keep_leases()
+            if pk not in self._watched:
+                continue
             said = watched.host.outcome(ANSWER_S)
             must_end = watched.press(self._clock())
             if isinstance(said, Running) and not must_end:

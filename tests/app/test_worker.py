@@ -281,6 +281,37 @@ def test_lease_is_prolonged_after_a_third_of_it(desk):
     assert ExecutionLease.objects.get().expires_at > before
 
 
+def test_a_clock_that_is_set_back_stops_no_renewal(desk):
+    desk.started()
+    before = ExecutionLease.objects.get().expires_at
+    desk.clock.now -= timedelta(hours=1)
+
+    desk.step()
+
+    assert ExecutionLease.objects.get().expires_at > before
+
+
+def test_leases_are_renewed_while_hosts_take_their_time(desk, monkeypatch):
+    renewed = []
+
+    def renew(held, lease):
+        renewed.append(held.identity.task_execution_pk)
+        return True
+
+    def outcome_of_a_slow_host(host, timeout_s):
+        desk.clock.now += LEASE / 3
+        return Running()
+
+    slow, fast = desk.started(), desk.started()
+    monkeypatch.setattr(transitions, "renew", renew)
+    monkeypatch.setattr(HostOf, "outcome", outcome_of_a_slow_host)
+
+    desk.step()
+
+    both = [slow.task_execution_pk, fast.task_execution_pk]
+    assert renewed == both
+
+
 def test_execution_whose_lease_is_anothers_is_no_longer_watched(desk):
     identity = desk.started()
     desk.hosts.ends(outcome.Succeeded(b"1"))
