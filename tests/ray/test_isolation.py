@@ -18,6 +18,12 @@ pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
 
 def ends_as(worker, result, state):
     """Work until the row has ended; claim that its progress is kept, and the next runs."""
+    ended(worker, result, state)
+    assert work(worker, rough.fine.enqueue()).return_value == 6
+    return result
+
+
+def ended(worker, result, state):
     work(worker, result)
     row = row_of(result)
     assert row.state == state
@@ -26,16 +32,17 @@ def ends_as(worker, result, state):
     assert (summary.discovered_nodes, summary.node_counts.succeeded) == (3, 3)
     assert audit(str(row.run_id)).findings == ()
     assert not ExecutionLease.objects.filter(execution=row).exists()
-    assert work(worker, rough.fine.enqueue()).return_value == 6
-    return result
 
 
 def test_transaction_that_is_rolled_back_takes_no_progress_along(worker):
-    raising = rough.rolls_back.enqueue(True)
+    ended(worker, rough.rolls_back.enqueue(True), "FAILED")
+    assert not User.objects.exists()
+
+
+@pytest.mark.deep
+def test_task_that_rolls_back_and_returns_has_succeeded(worker):
     result = ends_as(worker, rough.rolls_back.enqueue(False), "SUCCEEDED")
     assert result.return_value == 6
-
-    ends_as(worker, raising, "FAILED")
     assert not User.objects.exists()
 
 
