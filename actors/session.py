@@ -198,25 +198,35 @@ class CompiledSession:
         """Cancel the invocation under way; an owner that does not end it is ended."""
         self._is_over = True
         with shielded():
-            answer = self._cancelled()
-        if answer is not None:
-            self._take(answer)
+            is_answered = self._cancelled()
         sent = (CommandKind.SUBMISSION_REQUESTED, CommandKind.CANCELLATION_REQUESTED)
-        if answer is None:
+        if not is_answered:
             self._lose(sent, name)
         elif self._state.state not in OVER:
             self._lose((), name)
 
-    def _cancelled(self) -> Answer | None:
+    def _cancelled(self) -> bool:
+        """Cancel and end the owner; say whether it has told how the invocation ended."""
+        answer = None
         try:
             self._owner.control(CommandKind.CANCELLATION_REQUESTED)
-            return self._owner.settle(PATIENCE_S)
+            answer = self._owner.settle(PATIENCE_S)
+            if answer is not None:
+                self._take(answer)
+                self._end_if_served()
         except Exception:
             # It is interrupted already; what became of the owner is then not known.
             logger.exception("An owner could not be cancelled.")
-            return None
         finally:
             self._owner.kill()
+        return answer is not None
+
+    def _end_if_served(self) -> None:
+        """Have a session torn down whose invocation had ended when it was interrupted."""
+        if self._state.state not in OVER:
+            closed = self._owner.close(CLOSE_S)
+            if closed is not None:
+                self._move(closed.state)
 
     def _move(self, state: CompiledGraphSessionState) -> None:
         """Take a state that was told, or reduced at the owner's loss."""

@@ -112,10 +112,19 @@ def test_an_input_that_cannot_be_serialized_is_refused_and_the_next_is_served(ru
 
 @pytest.mark.deep
 def test_an_interrupt_in_a_call_cancels_it_and_settles_its_late_result(run):
-    session = interrupted(0.8)
+    session = interrupted(2.5)
     assert session.state.state == "TORN_DOWN"
     assert session.state.outcome == "CANCELLED_AFTER_SUBMISSION"
     assert session.state.invocation.outputs == ("ADAPTER_RELEASED",)
+
+
+@pytest.mark.deep
+def test_an_interrupt_that_is_seen_when_the_result_is_there_ends_a_sound_session(run):
+    """Ray looks for signals once a second while it waits for a result."""
+    session = interrupted(0.6)
+    assert session.state.state == "TORN_DOWN"
+    assert session.state.outcome == "SUCCEEDED"
+    assert session.state.invocation.outputs == ("CONSUMED",)
 
 
 @pytest.mark.deep
