@@ -1,8 +1,9 @@
 """Runs the tests in two passes side by side: what needs no Ray, and what does.
 
 Tests with Ray wait most of their time for processes to start; the others, at a lower
-priority, use what they leave. Both passes share one PostgreSQL, which ends with this
-process. The exit status is the first failure's; the last line counts both passes.
+priority, use what they leave. With the deep ones, one pass follows the other. Both share
+one PostgreSQL, which ends with this process. The exit status is the first failure's; the
+last line counts both passes.
 """
 
 import os
@@ -21,10 +22,14 @@ NICENESS = 19
 """Of the tests without Ray: Ray runs its workers at 15, and they must not starve."""
 
 
+Pass = tuple[str, ...]
+"""A marker expression, and what else pytest is told."""
+
+
 def run_pass(marker: str, *extra: str, niceness: int = 0) -> subprocess.Popen[str]:
     """Start pytest over one marker expression; what it says is to be read."""
     expression = marker if DEEP else f"({marker}) and not deep"
-    command = [sys.executable, "-m", "pytest", "-m", expression, *extra]
+    command = [sys.executable, "-u", "-m", "pytest", "-m", expression, *extra]
     if DEEP:
         command.append("--hypothesis-profile=deep")
     return subprocess.Popen(
@@ -56,6 +61,26 @@ def told(process: subprocess.Popen[str]) -> str:
     return "".join(lines)
 
 
+def one_after_another(*passes: Pass) -> tuple[list[str], list[int]]:
+    """Run passes with the machine to themselves; return what they said, and their ends."""
+    said, codes = [], []
+    for each in passes:
+        process = run_pass(*each)
+        said.append(told(process))
+        codes.append(process.wait())
+    return said, codes
+
+
+def beside(plain: Pass, with_ray: Pass) -> tuple[list[str], list[int]]:
+    """Run both passes at once; the second has what it needs first."""
+    below, above = run_pass(*plain, niceness=NICENESS), run_pass(*with_ray)
+    with ThreadPoolExecutor() as pool:
+        rest = pool.submit(below.communicate)
+        said = [told(above), rest.result()[0]]
+    print(said[-1], end="")
+    return said, [below.wait(), above.wait()]
+
+
 def never_wait_for_the_disk(url: str) -> None:
     """Have the server of the tests keep what it commits in memory alone.
 
@@ -73,13 +98,11 @@ def main() -> int:
     os.environ["DATABASE_URL"] = services.postgresql_of_this_process()
     if not given:
         never_wait_for_the_disk(os.environ["DATABASE_URL"])
-    beside = run_pass("not ray", "-n", "2", "--dist", "loadgroup", niceness=NICENESS)
-    with_ray = run_pass("ray", "tests/ray")
-    with ThreadPoolExecutor() as pool:
-        rest = pool.submit(beside.communicate)
-        said = [told(with_ray)]
-        said.append(rest.result()[0])
-        print(said[-1], end="")
+    plain = ("not ray", "-n", "2", "--dist", "loadgroup")
+    with_ray = ("ray", "tests/ray")
+    said, codes = (
+        one_after_another(plain, with_ray) if DEEP else beside(plain, with_ray)
+    )
     total: dict[str, int] = {}
     for each in said:
         for word, number in counts_of(each).items():
@@ -89,7 +112,7 @@ def main() -> int:
         f"{total.get('passed', 0)} passed, {failed} failed, "
         f"{total.get('skipped', 0)} skipped"
     )
-    return next((code for each in (beside, with_ray) if (code := each.wait())), 0)
+    return next((code for code in codes if code), 0)
 
 
 if __name__ == "__main__":

@@ -16,19 +16,19 @@ from tests.ray.working import row_of, summary_of, work
 pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
 
 
-def ends_as(worker, result, state):
+def ends_as(worker, result, *states):
     """Work until the row has ended; claim that its progress is kept, and the next runs."""
-    ended(worker, result, state)
+    ended(worker, result, *states)
     assert work(worker, rough.fine.enqueue()).return_value == 6
     return result
 
 
-def ended(worker, result, state):
+def ended(worker, result, *states):
     work(worker, result)
     row = row_of(result)
-    assert row.state == state
+    assert row.state in states
     summary = summary_of(result)
-    assert summary.state == state
+    assert summary.state == row.state
     assert (summary.discovered_nodes, summary.node_counts.succeeded) == (3, 3)
     assert audit(str(row.run_id)).findings == ()
     assert not ExecutionLease.objects.filter(execution=row).exists()
@@ -104,5 +104,7 @@ def test_ray_of_ones_own_is_refused_by_ray_and_fails_the_task_alone(worker):
 
 @pytest.mark.deep
 def test_process_that_leaves_ray(worker):
-    result = ends_as(worker, rough.leaves_ray.enqueue(), "SUCCEEDED")
-    assert result.return_value == "left"
+    """Its raylet may take a worker that has left for dead before its result is read."""
+    result = ends_as(worker, rough.leaves_ray.enqueue(), "SUCCEEDED", "LOST")
+    if row_of(result).state == "SUCCEEDED":
+        assert result.return_value == "left"
