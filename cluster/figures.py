@@ -18,7 +18,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "collector_killed",
         "postgres_killed",
         "node_killed",
-        "durable_killed",
         "answer_lost",
         "fence_race",
     ),

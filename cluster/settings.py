@@ -17,5 +17,3 @@ SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
 ROOT_URLCONF = "django_ray.urls"
 DATABASES = {"default": django_database(os.environ.get("DATABASE_URL", ""))}
 TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}
-# A killed worker's runs are adopted when its lease ends.
-DJANGO_RAY = {"LEASE_SECONDS": int(os.environ.get("LEASE_SECONDS", "60"))}

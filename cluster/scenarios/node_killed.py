@@ -6,17 +6,21 @@ with all its processes while leaves run on it, and another joins. In every other
 not repeat a leaf, so that some are lost for good.
 """
 
+import os
+import secrets
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, LiteralString
 
+import psutil
 import ray
 
-from actors import clock, coordinator, fan, remote
+from actors import clock, coordinator, fan, internals, remote
 from cluster import runs
 from cluster.harness import Harness
-from cluster.machines import Machines, processes
 from cluster.scenario import Figure, Result
 from django_ray.identity import RunIdentity
 from django_ray.protocol import records, summary
@@ -90,13 +94,43 @@ class NodeKilled:
 
     def setup(self, harness: Harness) -> None:
         """Start the three nodes and join them; every process has the same credentials."""
+        from ray.cluster_utils import Cluster
+
+        from actors.local import node_environment
+
         self.conn = harness.connect()
-        self.machines = Machines(harness.url, nodes=2, cpus=self.parameters.cpus)
+        settings = os.environ["DJANGO_SETTINGS_MODULE"]
+        os.environ.update(
+            node_environment(
+                os.environ, database_url=harness.url, settings_module=settings
+            ),
+            RAY_AUTH_MODE="token",
+            RAY_AUTH_TOKEN=secrets.token_hex(32),
+        )
+        internals.reread_credentials()
+        # A socket's path is at most 107 bytes, and Ray's are long.
+        self.folder = tempfile.TemporaryDirectory(
+            prefix="drn-", dir="/tmp", ignore_cleanup_errors=True
+        )
+        head = {
+            "num_cpus": 0,
+            "include_dashboard": False,
+            "temp_dir": self.folder.name,
+        }
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.nodes = [self._join(), self._join()]
+        remote.connect(
+            self.cluster.address, settings_module=settings, log_to_driver=False
+        )
         self._warm_up()
+
+    def _join(self) -> "Node":
+        joined: Node = self.cluster.add_node(num_cpus=self.parameters.cpus)
+        return joined
 
     def _warm_up(self) -> None:
         """Bring the worker processes up."""
-        number = len(self.machines.nodes) * self.parameters.cpus * 2
+        number = len(self.nodes) * self.parameters.cpus * 2
         doze = ray.remote(num_cpus=0.5)(_doze)
         ray.get([doze.remote(0.5) for _ in range(number)])
 
@@ -104,7 +138,7 @@ class NodeKilled:
         """Kill a node in each run."""
         for number in range(self.parameters.kills):
             self._run(repeats=not number % 2)
-            self.machines.join()
+            self.nodes.append(self._join())
             self._warm_up()
 
     def _run(self, *, repeats: bool) -> None:
@@ -128,7 +162,7 @@ class NodeKilled:
             for number, result in enumerate(results, 1):
                 failed += isinstance(result, Failure)
                 if number == given.after:
-                    self.machines.kill(victim)
+                    self._kill(victim)
                     killed_s.append(time.monotonic())
         ended = time.monotonic() - killed_s[0]
         self._await_all(identity)
@@ -155,9 +189,8 @@ class NodeKilled:
         """
         for _ in range(PLACINGS):
             watched, producer, identity = self._begin()
-            nodes = self.machines.nodes
-            for node, other in (nodes, nodes[::-1]):
-                if processes(node, COLLECTOR):
+            for node, other in (self.nodes, self.nodes[::-1]):
+                if any(title.startswith(COLLECTOR) for title in _titles(node)):
                     victim = node if self.parameters.collector else other
                     return watched, producer, identity, victim
             watched.end("SUCCEEDED", None)
@@ -178,6 +211,18 @@ class NodeKilled:
         )
         self._await(lambda: self._row(identity) is not None)
         return watched, producer, identity
+
+    def _kill(self, node: "Node") -> None:
+        """End a node's processes all at once, as the loss of its machine does."""
+        raylet = _raylet(node)
+        doomed = [raylet, *raylet.children(recursive=True)]
+        for process in doomed:
+            process.kill()
+        self.nodes.remove(node)
+        # It waits until the cluster has noticed.
+        threading.Thread(
+            target=self.cluster.remove_node, args=(node, False), daemon=True
+        ).start()
 
     def _await_all(self, identity: RunIdentity) -> None:
         """Wait until every leaf's end is committed."""
@@ -259,12 +304,33 @@ class NodeKilled:
 
     def teardown(self) -> None:
         """End the cluster."""
-        self.machines.close()
+        if ray.is_initialized():
+            for name in remote.list_detached():
+                remote.kill(name)
+            remote.disconnect()
+        self.cluster.shutdown()  # type: ignore[no-untyped-call]
+        self.folder.cleanup()
 
 
 def _ended(said: summary.Summary) -> int:
     counts = said.node_counts
     return counts.succeeded + counts.failed + counts.cancelled + counts.skipped
+
+
+def _raylet(node: "Node") -> psutil.Process:
+    (info,) = node.all_processes["raylet"]
+    return psutil.Process(info.process.pid)
+
+
+def _titles(node: "Node") -> list[str]:
+    """Return how the processes of a node's raylet call themselves."""
+    titles = []
+    for process in _raylet(node).children():
+        try:
+            titles.append(" ".join(process.cmdline()))
+        except psutil.NoSuchProcess:
+            continue
+    return titles
 
 
 def scenario() -> NodeKilled:
