@@ -135,8 +135,9 @@ class PublishSparse:
         ours_s = seconds(ours.publish)
         self.statements[changed].add(CountingCursor.executed - before + 2)
         log = wal_bytes(self.watch) - log
-        rows = self.raw.execute(READ, (ours.begun.run_pk, ordinals)).fetchall()
-        summary = self.raw.execute(
+        # By a third connection: the baseline's server process begins as cold as ours did.
+        rows = self.watch.execute(READ, (ours.begun.run_pk, ordinals)).fetchall()
+        summary = self.watch.execute(
             SUMMARY, (ours.identity.task_execution_pk,)
         ).fetchone()
         assert summary is not None
