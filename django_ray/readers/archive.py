@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Case, F, QuerySet, When
 from django.db.models.functions import Right
 
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.models.executions import Octets, TaskAttempt
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import ExecutionState
@@ -21,11 +22,12 @@ ERROR_CHARACTERS = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """One attempt: its reading, and the error it ended with, if any."""
+    """One attempt: its reading, the error it ended with and what may follow it, if any."""
 
     reading: Reading
     error_class: str
     error: str
+    disposition: RetryDisposition | None
 
 
 def find(current: Reading, attempt_number: int) -> Reading | None:
@@ -68,6 +70,7 @@ def _read(current: Reading, rows: QuerySet[TaskAttempt]) -> list[Archived]:
         "started_at",
         "finished_at",
         "error_class",
+        "retry_disposition",
     ).annotate(
         size=Octets("terminal_summary"),
         capped=Case(fits),
@@ -78,6 +81,11 @@ def _read(current: Reading, rows: QuerySet[TaskAttempt]) -> list[Archived]:
             reading=_reading(current, row, row.size, row.capped),
             error_class=row.error_class,
             error=error_line(row.error_class, row.tail),
+            disposition=(
+                RetryDisposition(row.retry_disposition)
+                if row.retry_disposition
+                else None
+            ),
         )
         for row in annotated
     ]

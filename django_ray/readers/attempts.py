@@ -9,6 +9,7 @@ import uuid
 
 import msgspec
 
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.protocol import text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.summary import NodeCounts, Part
@@ -31,7 +32,10 @@ class AttemptsQuery(
 
 
 class Attempt(Part, frozen=True, kw_only=True):
-    """One try of the execution. Its counts are null where no summary is kept."""
+    """One try of the execution. Its counts are null where no summary is kept.
+
+    `retry_disposition` is null where no compiled session was sent an input. Decision 0007.
+    """
 
     claimed_at: dt.datetime | None
     discovered_nodes: int | None
@@ -40,6 +44,7 @@ class Attempt(Part, frozen=True, kw_only=True):
     finished_at: dt.datetime | None
     node_counts: NodeCounts | None
     percent: int | None
+    retry_disposition: RetryDisposition | None
     run: RunPart
     started_at: dt.datetime | None
     state: ExecutionState
@@ -77,6 +82,7 @@ def _attempt(one: Archived) -> Attempt:
         finished_at=execution.finished_at,
         node_counts=said.node_counts if said else None,
         percent=said.percent if said else None,
+        retry_disposition=one.disposition,
         run=run.part_of(reading, reading.availability),
         started_at=execution.started_at,
         state=execution.state,

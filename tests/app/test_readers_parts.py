@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from django_ray.lifecycle.vocabulary import RetryDisposition
 from django_ray.protocol.vocabulary import (
     NODE_STATES,
     DetailAvailability,
@@ -15,7 +16,7 @@ from django_ray.readers.failures import CAUSES, EXAMINED
 from django_ray.readers.public import SummaryQuery
 from django_ray.readers.run import Query, Unavailable
 from django_ray.readers.services import attempts, events, failures, stages, summary
-from tests.app import published
+from tests.app import published, stored
 from tests.app.published import Published
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -155,6 +156,19 @@ def test_attempts_are_told_newest_first_without_a_traceback(run, root):
     assert found.next_before is None
     older = attempts(run.public_id, root, AttemptsQuery(before=2))
     assert older.items == (first,)
+
+
+def test_an_attempt_says_what_may_follow_it(run, root):
+    stored.add_attempt(run.row)
+    number = run.row.attempt_number
+    (told,) = attempts(run.public_id, root, AttemptsQuery()).items
+    assert told.retry_disposition is None
+    for disposition in RetryDisposition:
+        run.row.attempts.filter(attempt_number=number).update(
+            retry_disposition=disposition
+        )
+        (told,) = attempts(run.public_id, root, AttemptsQuery()).items
+        assert told.retry_disposition is disposition
 
 
 def test_an_attempts_summary_is_read_by_its_number(run, root):
