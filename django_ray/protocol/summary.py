@@ -214,6 +214,17 @@ def percent(
     return share if state is WorkflowState.SUCCEEDED else min(share, 99)
 
 
+def share(summary: Summary) -> tuple[int, int]:
+    """Return the two counts behind the percent: what has counted so far, and of how many.
+
+    While a run goes on, what has ended of what may come; then what succeeded of what came.
+    """
+    counts = summary.node_counts
+    if summary.terminal is not None:
+        return counts.succeeded, summary.discovered_nodes
+    return counts.ended, max(summary.declared_nodes, summary.discovered_nodes)
+
+
 def derive(
     summary: Summary, outcome: WorkflowState, at_ms: int, reason: str
 ) -> Summary:

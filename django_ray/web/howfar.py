@@ -2,31 +2,26 @@
 
 from django_ray.management.terminal import words
 from django_ray.management.terminal.words import count
-from django_ray.protocol.summary import Summary
+from django_ray.protocol.summary import Summary, share
 
 
 def total(summary: Summary) -> int:
     """Return what the percent is of: nodes that may still come count while it runs."""
-    if summary.terminal is not None:
-        return summary.discovered_nodes
-    return max(summary.declared_nodes, summary.discovered_nodes)
+    return share(summary)[1]
 
 
 def percent(summary: Summary | None) -> str:
     """Return the percent without its sign; nothing while no node is known."""
-    if summary is None or not total(summary):
+    done, of = (0, 0) if summary is None else share(summary)
+    if summary is None or not of:
         return ""
-    return words.percent(summary.percent, summary.node_counts.ended).removesuffix(" %")
+    return words.percent(summary.percent, done).removesuffix(" %")
 
 
 def whole(summary: Summary | None) -> str:
     """Return the two counts that the percent stands for; nothing without a node."""
-    if summary is None or not total(summary):
-        return ""
-    done = summary.node_counts.ended
-    if summary.terminal is not None:
-        done = summary.node_counts.succeeded
-    return f"{count(done)} of {count(total(summary))}"
+    done, of = (0, 0) if summary is None else share(summary)
+    return f"{count(done)} of {count(of)}" if of else ""
 
 
 def said(summary: Summary | None) -> str:

@@ -152,6 +152,7 @@ def _row(item: RunRow, now_ms: int, *, stale: bool) -> Row:
     total = (item.discovered_nodes or 0) if reported else 0
     if not has_ended:
         total = max(total, item.declared_nodes or 0)
+    done = _done(item, has_ended=has_ended)
     return Row(
         public_id=execution.id,
         route=item.route,
@@ -160,10 +161,10 @@ def _row(item: RunRow, now_ms: int, *, stale: bool) -> Row:
         task=execution.task,
         short=str(execution.id)[:8],
         attempt=f"attempt {execution.attempt}" if execution.attempt > 1 else "",
-        percent=_percent(item) if total else words.NONE,
+        percent=words.percent(item.percent or 0, done) if total else words.NONE,
         bar=bars.draw(counts if reported else None, total, bars.ROW),
         waits="" if total else _waits(execution.state, reported=reported),
-        done=_done(item, has_ended=has_ended) if total else "",
+        done=count(done) if total else "",
         whole=f"of {count(total)} {'succeeded' if has_ended else 'ended'}"
         if total
         else "",
@@ -185,16 +186,11 @@ _DETAIL = {
 }
 
 
-def _percent(item: RunRow) -> str:
-    ended = 0 if item.node_counts is None else item.node_counts.ended
-    return words.percent(item.percent or 0, ended)
-
-
-def _done(item: RunRow, *, has_ended: bool) -> str:
+def _done(item: RunRow, *, has_ended: bool) -> int:
     counts = item.node_counts
     if counts is None:
-        return ""
-    return count(counts.succeeded if has_ended else counts.ended)
+        return 0
+    return counts.succeeded if has_ended else counts.ended
 
 
 def _waits(state: ExecutionState, *, reported: bool) -> str:

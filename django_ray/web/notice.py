@@ -295,7 +295,7 @@ def _long(portrait: Portrait, summary: Summary) -> list[Line]:
     if not portrait.running:
         if summary.node_counts.running:
             return [(_text("The running nodes are counted; none of them is kept."),)]
-        return [(_text("No node runs just now."),)]
+        return [(_text("No node takes long just now."),)]
     now = words.milliseconds(portrait.reading.read_at)
     stages = (
         {stage.index: stage for stage in portrait.stages.items}

@@ -82,13 +82,15 @@ def complete(reading: Reading) -> Said:
     word, text = _ABSENT[state]
     if state is DetailAvailability.EXPIRED and summary is not None:
         text = _expired(summary)
+    if state is DetailAvailability.NOT_REPORTED and not reading.execution.has_ended:
+        word = f"{word} yet"
     return Said(symbol, tone, word, f"{text} ·".lstrip(), state)
 
 
 _ABSENT = {
     DetailAvailability.AVAILABLE: ("Complete", ""),
     DetailAvailability.TRUNCATED: ("Partial", ""),
-    DetailAvailability.NOT_REPORTED: ("Nothing kept yet", ""),
+    DetailAvailability.NOT_REPORTED: ("Nothing kept", ""),
     DetailAvailability.OMITTED_BY_POLICY: ("Summary only", "by policy"),
     DetailAvailability.DISABLED: ("Node reporting is off", ""),
     DetailAvailability.EXPIRED: ("Detail expired", "counts remain"),

@@ -29,10 +29,12 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, _leave)
     try:
         with stage(os.cpu_count() or 2) as running:
-            return _show(given, running)
+            code = _show(given, running)
     except KeyboardInterrupt:
+        code = 130
+    if not given.json:
         print("Ended; nothing is left running.")
-        return 130
+    return code
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -65,10 +67,13 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
     page = f"{running.web}/progress/runs/{result.id}/"
     link = f"{page}summary"
     print(f"Run {result.id} is enqueued. While this command runs:")
-    print(f"Page      {page}")
-    print(f"Summary   {link}")
-    print(f"Dashboard {running.ray.dashboard}")
-    print(f"          its token: {running.ray.credentials.get('RAY_AUTH_TOKEN', '')}")
+    addresses = (
+        f"Page      {page}\n"
+        f"Summary   {link}\n"
+        f"Dashboard {running.ray.dashboard}\n"
+        f"          its token: {running.ray.credentials.get('RAY_AUTH_TOKEN', '')}"
+    )
+    print(addresses)
     _watch(result.id)
     result.refresh()
     if result.status is TaskResultStatus.SUCCESSFUL:
@@ -78,10 +83,7 @@ def _show(given: argparse.Namespace, running: Stage) -> int:
         print((running.logs / "worker.log").read_text()[-4_000:])
     summary = _read(link)
     if not given.once:
-        print(f"\nPage      {page}")
-        print(f"Summary   {link}")
-        print(f"Dashboard {running.ray.dashboard}")
-        print("Ctrl-C ends the demo.", flush=True)
+        print(f"\n{addresses}\nCtrl-C ends the demo.", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
     if given.json:
@@ -102,7 +104,10 @@ def _watch(public_id: str) -> None:
 def _tell(found: dict[str, Any]) -> None:
     if "most_complex" not in found:
         print(f"Replayed {found['tasks']} tasks in {found['wall_s']:.2f} s.")
-        print(f"The critical path over the speed is {found['critical_path_s']:.2f} s.")
+        print(
+            f"The critical path over the speed is {found['critical_path_s']:.2f} s; the "
+            "rest is Ray's: it starts processes, and hands each of them its tasks."
+        )
         return
     print(
         f"\nPython {found['python']}: {found['files']:,} files of "

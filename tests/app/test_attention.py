@@ -73,7 +73,7 @@ def test_a_node_of_an_unknown_stage_is_not_called_slow():
     ("counts", "text"),
     [
         (NodeCounts(), "The run has not reported a node yet."),
-        (NodeCounts(pending=1), "No node runs just now."),
+        (NodeCounts(pending=1), "No node takes long just now."),
         (
             NodeCounts(running=1),
             "The running nodes are counted; none of them is kept.",

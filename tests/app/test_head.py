@@ -83,6 +83,12 @@ def test_something_ended_is_never_zero_percent():
     assert drawn(make_picture(make_reading(summary)))[3].startswith(" <1 %")
 
 
+def test_an_ended_run_without_a_success_is_at_zero_percent():
+    counts = NodeCounts(failed=3, cancelled=1)
+    summary = pictures.ended(make_summary(counts), WorkflowState.FAILED, percent=0)
+    assert drawn(make_picture(make_reading(summary)))[3].startswith("  0 %")
+
+
 def test_without_a_summary_the_same_lines_stand_without_numbers():
     lines = drawn(make_picture(make_reading(None)), pace="")
     assert len(lines) == 6

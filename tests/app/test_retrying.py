@@ -224,7 +224,7 @@ def test_ended_execution_is_run_once_more_when_asked(state, capsys):
 
     call_command("ray_retry", str(row(held).public_id))
 
-    assert "RETRY_WAIT" in capsys.readouterr().out
+    assert "ready to run once more" in capsys.readouterr().out
     assert row(held).attempts.values().get() == kept
     second = claim()
     assert second.identity.attempt_number == 2

@@ -28,5 +28,5 @@ class Command(BaseCommand):
                 raise CommandError("It goes on, or has succeeded.")
             case Unreconciled():
                 raise CommandError("It is in RECONCILE: see ray_reconcile.")
-            case Recorded(execution):
-                self.stdout.write(execution.state)
+            case Recorded():
+                self.stdout.write("It is ready to run once more; a worker claims it.")

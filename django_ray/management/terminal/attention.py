@@ -100,7 +100,7 @@ def _idle(summary: Summary) -> str:
         return "The run has not reported a node yet."
     if summary.node_counts.running:
         return "The running nodes are counted; none of them is kept."
-    return "No node runs just now."
+    return "No node takes long just now."
 
 
 def _long(node: Running, stage: Stage | None, now_ms: int) -> str:

@@ -6,7 +6,7 @@ from django_ray.management.terminal import left, safe, shapes, status, words
 from django_ray.management.terminal.pen import Pen
 from django_ray.management.terminal.shapes import QUIET, Part
 from django_ray.management.terminal.words import count
-from django_ray.protocol.summary import NodeCounts, Summary
+from django_ray.protocol.summary import NodeCounts, Summary, share
 from django_ray.protocol.vocabulary import ExecutionState
 from django_ray.readers.picture import Execution, Picture, Reading
 
@@ -58,12 +58,13 @@ def _bar(reading: Reading, width: int) -> list[Part]:
     summary = reading.summary
     if summary is None:
         return [(f"{words.NONE} %".rjust(5) + GAP, "bold"), *_empty(width - 7)]
-    whole = words.percent(summary.percent, summary.node_counts.ended)
+    done, of = share(summary)
+    whole = words.percent(summary.percent, done)
     said = _said(summary)
     room = min(width - 7 - len(GAP) - len(said), 100)
     return [
         (whole.rjust(5) + GAP, "bold"),
-        *shapes.bar(summary.node_counts, total(summary), room),
+        *shapes.bar(summary.node_counts, of, room),
         (GAP + said, ""),
     ]
 
@@ -72,19 +73,11 @@ def _empty(room: int) -> list[Part]:
     return shapes.bar(NodeCounts(), 0, min(room, 70))
 
 
-def total(summary: Summary) -> int:
-    """Return what the percent is of: nodes that may still come count while it runs."""
-    if summary.terminal is not None:
-        return summary.discovered_nodes
-    return max(summary.declared_nodes, summary.discovered_nodes)
-
-
 def _said(summary: Summary) -> str:
     """Return what the percent is of."""
-    if summary.terminal is not None:
-        done = count(summary.node_counts.succeeded)
-        return f"{done} of {count(summary.discovered_nodes)} succeeded"
-    return f"{count(summary.node_counts.ended)} of {count(total(summary))} ended"
+    done, of = share(summary)
+    word = "ended" if summary.terminal is None else "succeeded"
+    return f"{count(done)} of {count(of)} {word}"
 
 
 def _counts(reading: Reading, pen: Pen) -> list[Text]:

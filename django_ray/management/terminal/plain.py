@@ -5,9 +5,9 @@ One line for each change of state, each failure not told yet, and each ten secon
 
 from dataclasses import dataclass, field
 
-from django_ray.management.terminal import attention, head, safe, status, words
+from django_ray.management.terminal import attention, safe, status, words
 from django_ray.management.terminal.status import Freshness
-from django_ray.protocol.summary import Summary
+from django_ray.protocol.summary import Summary, share
 from django_ray.readers.picture import Failure, Picture, Reading
 
 EVERY_MS = 10_000
@@ -77,14 +77,12 @@ def _told(picture: Picture, word: Freshness) -> str:
 
 def _numbers(reading: Reading, summary: Summary) -> str:
     counts = summary.node_counts
-    # The percent is of the ended ones while nodes may come, of success after the end.
-    done = f"ended={counts.ended}/{head.total(summary)}"
-    if summary.terminal is not None:
-        done = f"succeeded={counts.succeeded}/{head.total(summary)}"
+    done, of = share(summary)
+    word = "ended" if summary.terminal is None else "succeeded"
     parts = [
         f"rev={summary.revision}",
         f"{summary.percent}%",
-        done,
+        f"{word}={done}/{of}",
         f"failed={counts.failed}",
         f"running={counts.running}",
         f"kept={summary.retained_nodes}/{summary.discovered_nodes}",

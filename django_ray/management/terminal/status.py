@@ -219,8 +219,10 @@ def _kept(reading: Reading) -> str:
     if state is DetailAvailability.TRUNCATED and summary is not None:
         reasons = ", ".join(reason.value for reason in summary.detail.reasons)
         return f"{_nodes(summary)} kept: {reasons} · {_edges(summary)}"
+    if state is DetailAvailability.NOT_REPORTED:
+        yet = "" if reading.execution.has_ended else " yet"
+        return f"kept{yet}: NOT_REPORTED"
     return {
-        DetailAvailability.NOT_REPORTED: "kept yet: NOT_REPORTED",
         DetailAvailability.OMITTED_BY_POLICY: "only, by policy: OMITTED_BY_POLICY",
         DetailAvailability.DISABLED: "Node reporting is off: DISABLED",
         DetailAvailability.EXPIRED: "detail is gone, counts remain: EXPIRED",

@@ -63,6 +63,6 @@ def milliseconds(when: dt.datetime) -> int:
     return int(when.timestamp() * 1000)
 
 
-def percent(whole: int, ended: int) -> str:
+def percent(whole: int, done: int) -> str:
     """Return a percent that never rounds something away: <1 %, and 100 only for all."""
-    return "<1 %" if whole == 0 and ended else f"{whole} %"
+    return "<1 %" if whole == 0 and done else f"{whole} %"

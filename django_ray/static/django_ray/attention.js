@@ -145,7 +145,7 @@ function long(view, now) {
   if (!running?.length) {
     const none = body.node_counts.RUNNING
       ? "The running nodes are counted; none of them is kept."
-      : "No node runs just now.";
+      : "No node takes long just now.";
     return [[plain(none)]];
   }
   const stages = new Map((view.stages?.items ?? []).map((stage) => [stage.index, stage]));

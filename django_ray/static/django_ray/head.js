@@ -97,7 +97,7 @@ function kept(body) {
 }
 
 const ABSENT = {
-  NOT_REPORTED: ["dashed", "plain", "Nothing kept yet", "·"],
+  NOT_REPORTED: ["dashed", "plain", "Nothing kept", "·"],
   OMITTED_BY_POLICY: ["dashed", "plain", "Summary only", "by policy ·"],
   DISABLED: ["dashed", "plain", "Node reporting is off", "·"],
   EXPIRED: ["dashed", "plain", "Detail expired", "counts remain ·"],
@@ -113,7 +113,9 @@ function completeness(body, availability) {
   if (availability === "TRUNCATED") {
     return ["half", "warn", "Partial", `· ${keptNodes(body)} nodes kept:`, body.detail.reasons.join(", ")];
   }
-  return [...ABSENT[availability], availability];
+  const [symbol, tone, word, text] = ABSENT[availability];
+  const yet = availability === "NOT_REPORTED" && !hasEnded(body) ? " yet" : "";
+  return [symbol, tone, `${word}${yet}`, text, availability];
 }
 
 // Names what is whole, then what is cut.
@@ -174,7 +176,7 @@ export function howFar(body) {
   return {
     counts,
     whole: counts ? whole : 0,
-    percent: known ? percent(body.percent, ended(counts)) : "",
+    percent: known ? percent(body.percent, done) : "",
     of: known ? `${count(done)} of ${count(whole)}` : "",
     said: said(body, whole),
   };
@@ -209,7 +211,8 @@ function said(body, whole) {
 export function title(view) {
   const { body } = view;
   const failed = isReported(body) ? body.node_counts.FAILED : 0;
-  const share = wholeOf(body) ? `${percent(body.percent, ended(body.node_counts))} % ` : "";
+  const far = howFar(body).percent;
+  const share = far ? `${far} % ` : "";
   const bad = failed ? `, ${count(failed)} failed` : "";
   const held = document.hidden && !view.feed.final ? "\u2016 " : "";
   document.title = `${held}${share}${view.name}${bad}`;

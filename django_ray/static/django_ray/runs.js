@@ -92,7 +92,7 @@ function set(row, item) {
   let whole = reported ? item.discovered_nodes : 0;
   if (!over) whole = Math.max(whole, item.declared_nodes ?? 0);
   if (reported && whole) {
-    say(share.firstElementChild, `${percent(item.percent, ended(counts))} %`);
+    say(share.firstElementChild, `${percent(item.percent, over ? counts.SUCCEEDED : ended(counts))} %`);
     if (!barred.querySelector("svg")) barred.replaceChildren(newBar("bar-row"));
     setBar(barred.firstElementChild, counts, whole);
     done.replaceChildren(`${count(over ? counts.SUCCEEDED : ended(counts))} `,

@@ -48,8 +48,8 @@ export function moment(text) {
   return Date.parse(text);
 }
 
-export function percent(whole, ended) {
-  return whole === 0 && ended ? "<1" : String(whole);
+export function percent(whole, done) {
+  return whole === 0 && done ? "<1" : String(whole);
 }
 
 export function middle(text, most) {
