@@ -20,7 +20,7 @@ from actors.coordinator import Coordinator, require_window
 from actors.functions import Function, Method
 from actors.values import Given, references
 from actors.window import Flight, Window, fetch
-from django_ray.errors import GraphRefused
+from django_ray.errors import ConfigurationError, GraphRefused
 from django_ray.protocol import text
 
 UNCONSUMED = 4
@@ -67,6 +67,8 @@ def fan_out(
     """
     if max_in_flight is not None:
         require_window(max_in_flight)
+    if not isinstance(group, str | None):
+        raise ConfigurationError("group is not text.")
     work = _work(coordinator, function)
     fan = Fan(coordinator, coordinator.begin(), work, items, key, group)
     return fan.results(max_in_flight, refs, fail)
@@ -142,8 +144,9 @@ class Fan:
         """Yield each item's result, or what `fail` makes of its error."""
         coordinator, order = self._coordinator, self._order
         source: Iterator[object] | None = iter(self._items)
-        if isinstance(self._items, Sized):
-            coordinator.declare(self._call, len(self._items))
+        known = _size(self._items)
+        if known is not None:
+            coordinator.declare(self._call, known)
         window: Window | None = None
         consumer = _thread.mark
         try:
@@ -254,6 +257,15 @@ class Fan:
             raise error
         failure = self._coordinator.classify(error)
         return fail(slot.index, f"{failure.kind}: {failure.text}")
+
+
+def _size(items: object) -> int | None:
+    """Return how many items there are, None where they do not say."""
+    try:
+        return len(items) if isinstance(items, Sized) else None
+    except Exception:
+        # Only the percent needs it; a length may be out of bounds, or refuse to be told.
+        return None
 
 
 def _checked(key: object) -> str:

@@ -5,6 +5,7 @@ of a node come behind the run's end. Contract 4.1, 4.3, 4.10.
 """
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from django_ray.protocol.vocabulary import NODE_STATES, TERMINAL_NODE_STATES, No
 
 LABELS = 1_024
 """Labels and stages remembered as redacted: many nodes share one."""
+
+logger = logging.getLogger(__name__)
 
 OPEN_STATES = frozenset(NODE_STATES) - TERMINAL_NODE_STATES
 
@@ -82,7 +85,8 @@ class Journal:
         self._tasks: dict[int, bytes] = {}
 
     def declare(self, call: int, number: int) -> None:
-        """Say how many nodes a call will register."""
+        """Say how many nodes a call will register; more than there can be is the most."""
+        number = min(number, frames.MAXIMUM_ORDINAL)
         if self._producer is not None:
             with self._lock:
                 self._declared.add(call, number)
@@ -200,12 +204,16 @@ class Journal:
     def classify(self, error: BaseException) -> frames.Failure:
         """Return an error as it may be stored: its class, and redacted bounded text."""
         cause = _cause(error)
+        kind, message = "Error", ""
         try:
-            message = str(cause)
-        except Exception:
-            # The error is the user's class, and so is its text.
-            message = ""
-        return compose(type(cause).__name__, message, self._redactor)
+            kind = str.__str__(type(cause).__name__)
+            message = str.__str__(str(cause))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # The error is the user's class, and so is its text: asking may raise or exit.
+            logger.debug("An error does not say its text.")
+        return compose(kind, message, self._redactor)
 
     def stop(self) -> None:
         """Let nothing more be registered or submitted, in any thread."""

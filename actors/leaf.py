@@ -79,7 +79,11 @@ def decode_status(data: bytes) -> Status:
 
 def status_of(error: BaseException) -> Status | None:
     """Return the status that a leaf's error carries, None where it carries none."""
-    data = getattr(error, TAG, None)
+    try:
+        data = getattr(error, TAG, None)
+    except Exception:
+        # The error is the user's class: so is what it says of its attributes.
+        return None
     if not isinstance(data, bytes):
         return None
     try:

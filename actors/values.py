@@ -20,6 +20,9 @@ Reference = ray.ObjectRef[object]
 ATOMS = frozenset((type(None), bool, int, float, str, bytes, ray.ObjectRef))
 """Kinds of argument that can hide no node."""
 
+CONTAINERS = frozenset((list, tuple, dict))
+"""Kinds of argument that are walked."""
+
 
 class Stream(tuple[Reference, ...]):
     """The references to all items of a stream."""
@@ -34,6 +37,46 @@ class Given:
 
     def __init__(self, value: object) -> None:
         self.value = value
+
+
+class _Filling:
+    """One argument on its way to being filled: a container that stands in it twice is one."""
+
+    __slots__ = ("_hidden", "_known", "_replace")
+
+    def __init__(self, replace: Callable[[DAGNode], object], hidden: bool) -> None:
+        self._replace = replace
+        self._hidden = hidden
+        self._known: dict[int, object] = {}
+
+    def of(self, value: object) -> object:
+        """Return what stands in a value's place."""
+        if isinstance(value, DAGNode):
+            return self._replace(value)
+        kind = type(value)
+        if kind in CONTAINERS:
+            known = self._known.get(id(value))
+            return self._copied(value) if known is None else known
+        if not self._hidden or kind in ATOMS:
+            return value
+        return internals.replace(value, self._replace)
+
+    def _copied(self, value: object) -> object:
+        # Lists and dicts are known before they are filled: they may hold themselves.
+        if isinstance(value, list):
+            items: list[object] = []
+            self._known[id(value)] = items
+            items.extend(map(self.of, cast("list[object]", value)))
+            return items
+        if isinstance(value, dict):
+            pairs: dict[object, object] = {}
+            self._known[id(value)] = pairs
+            for key, item in cast("dict[object, object]", value).items():
+                pairs[self.of(key)] = self.of(item)
+            return pairs
+        several = tuple(map(self.of, cast("tuple[object, ...]", value)))
+        self._known[id(value)] = several
+        return several
 
 
 class Values:
@@ -99,24 +142,7 @@ class Values:
         of: Callable[[DAGNode], object] | None = None,
     ) -> object:
         """Return `value` with every node replaced; `hidden` ones in a copy of their object."""
-        if isinstance(value, DAGNode):
-            return (of or self.of)(value)
-        kind = type(value)
-        if kind is list:
-            return [
-                self.filled(item, hidden, of) for item in cast("list[object]", value)
-            ]
-        if kind is tuple:
-            items = cast("tuple[object, ...]", value)
-            return tuple(self.filled(item, hidden, of) for item in items)
-        if kind is dict:
-            return {
-                self.filled(key, hidden, of): self.filled(item, hidden, of)
-                for key, item in cast("dict[object, object]", value).items()
-            }
-        if not hidden or kind in ATOMS:
-            return value
-        return internals.replace(value, of or self.of)
+        return _Filling(of or self.of, hidden).of(value)
 
     def actor(self, node: ClassNode) -> Actor:
         """Return an actor of the graph, made now if it is not there yet."""
@@ -154,15 +180,17 @@ def references(value: object) -> Iterator[Reference]:
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Yield what a value holds, its lists, tuples and dicts walked."""
+    """Yield what a value holds, its lists, tuples and dicts walked, each of them once."""
     stack = [value]
+    seen: set[int] = set()
     while stack:
         item = stack.pop()
         kind = type(item)
-        if kind is list or kind is tuple:
-            stack.extend(item)  # type: ignore[arg-type]
-        elif kind is dict:
-            stack.extend(item)  # type: ignore[arg-type]
-            stack.extend(item.values())  # type: ignore[attr-defined]
-        else:
+        if kind not in CONTAINERS:
             yield item
+        elif id(item) not in seen:
+            # A container may stand in itself, and in many places.
+            seen.add(id(item))
+            stack.extend(item)  # type: ignore[arg-type]
+            if kind is dict:
+                stack.extend(item.values())  # type: ignore[attr-defined]

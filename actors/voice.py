@@ -7,6 +7,7 @@ run's events.
 import itertools
 import logging
 from collections.abc import Mapping
+from typing import cast
 
 from actors.reports import Reports, host, now_ms
 from django_ray.errors import LimitExceeded, ProtocolError
@@ -82,12 +83,15 @@ class Voice:
         self._reports.producer.progress(self.said)
 
     def _message(self, message: object, before: frames.Progress | None) -> str | None:
-        if message is not None and not isinstance(message, str):
-            self._refuse("message_not_text")
-            message = None
+        known = None if before is None else before.message
         if message is None:
-            return None if before is None else before.message
-        return self._reports.redactor.fit(message, V1.message)
+            return known
+        # Its true type: a lazy object passes for text, and runs its own code when asked.
+        if not issubclass(type(message), str):
+            self._refuse("message_not_text")
+            return known
+        plain = str.__str__(cast(str, message))
+        return self._reports.redactor.fit(plain, V1.message)
 
     def _metrics(
         self, metrics: object, before: frames.Progress | None

@@ -17,6 +17,7 @@ from actors.functions import Function, Method
 from actors.internals import Actor
 from actors.values import Stream
 from actors.window import Flight, Window, fetch
+from django_ray.errors import ConfigurationError, GraphRefused
 
 WAITING, SUBMITTED, ENDED = range(3)
 
@@ -38,6 +39,8 @@ def run(
     The whole graph is checked and registered before anything is submitted. `kept` are the
     graph's actors by node, which the caller ends: what is made is added to it.
     """
+    if not (isinstance(group, str | None) or callable(group)):
+        raise ConfigurationError("group is neither text nor a function.")
     call = coordinator.begin()
     plan = dag.plan(root, inputs)
     plan.values.keep_in(kept)
@@ -227,4 +230,7 @@ class Walk:
 def _stage(call: Call, group: Group) -> str:
     if group is None:
         return call.path
-    return group if isinstance(group, str) else group(call.label)
+    stage: object = group if isinstance(group, str) else group(call.label)
+    if not isinstance(stage, str):
+        raise GraphRefused("group gives something else than text")
+    return stage

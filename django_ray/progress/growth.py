@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django_ray.progress.ranks import Ranks
 from django_ray.progress.topology import Edges
-from django_ray.protocol.frames import Node
+from django_ray.protocol.frames import MAXIMUM_ORDINAL, Node
 from django_ray.protocol.records import NodeItem
 
 TOPOLOGY_MS = 2_000
@@ -113,7 +113,7 @@ class Declared:
         """Yield each call remembered with its number; as call 0 the sum of all before."""
         rest = self.total - sum(self._calls.values())
         if rest:
-            yield 0, rest
+            yield 0, min(rest, MAXIMUM_ORDINAL)
         yield from self._calls.items()
 
     def add(self, call: int, number: int) -> bool:

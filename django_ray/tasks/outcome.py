@@ -30,6 +30,10 @@ FRAMES = 64
 
 UNFORMATTED = "its own code does not let it be formatted"
 
+# Past a class's own idea of its names, which may raise.
+_qualname = type.__dict__["__qualname__"].__get__
+_module = type.__dict__["__module__"].__get__
+
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -85,7 +89,8 @@ def of_result(value: object, redactor: Redactor) -> Succeeded | Failed:
     """Return what becomes of a returned value: Failed when it cannot be stored."""
     try:
         return Succeeded(storable(value, "result", RESULT))
-    except (TypeError, ValueError, RecursionError, LimitExceeded) as exc:
+    except Exception as exc:
+        # What reading it raises is the user's, where the value is of a class of his.
         return of_error(exc, redactor)
 
 
@@ -111,15 +116,14 @@ def of_error(exc: BaseException, redactor: Redactor) -> Failed:
     """Return a raised error's class path and its traceback, redacted and bounded."""
     own = _own(exc)
     kind = type(own)
+    name = text.label(_qualname(kind), V1.error)
     try:
         error_text = _traceback(exc, own, redactor)
     except BaseException:
         # Formatting runs the error's own code, and that may raise or exit.
-        error_text = f"{text.label(kind.__qualname__, V1.error)}: {UNFORMATTED}"
-    return Failed(
-        error_class=text.label(f"{kind.__module__}.{kind.__qualname__}", ERROR_CLASS),
-        error_text=error_text,
-    )
+        error_text = f"{name}: {UNFORMATTED}"
+    error_class = text.label(f"{_module(kind)}.{name}", ERROR_CLASS)
+    return Failed(error_class=error_class, error_text=error_text)
 
 
 def _own(exc: BaseException) -> BaseException:
@@ -127,7 +131,7 @@ def _own(exc: BaseException) -> BaseException:
 
     Known by its module: the process that judges an error may not have loaded Ray.
     """
-    if type(exc).__module__ != "ray.exceptions":
+    if _module(type(exc)) != "ray.exceptions":
         return exc
     cause = getattr(exc, "cause", None)
     return cause if isinstance(cause, BaseException) else exc

@@ -171,6 +171,7 @@ class _Run:
         try:
             with coordinator.activate(self._coordinator):
                 value = call(self._coordinator.stop)
+            said = outcome.of_result(value, self._redactor)
         except KeyboardInterrupt as exc:
             self._end("CANCELLED", exc)
             return Cancelled(self._retry)
@@ -178,7 +179,6 @@ class _Run:
             # SystemExit included: the user's function ends its task, not the process.
             self._end("FAILED", exc)
             return self._failed(outcome.of_error(exc, self._redactor))
-        said = outcome.of_result(value, self._redactor)
         match said:
             case Succeeded():
                 self._end("SUCCEEDED", None)

@@ -1,6 +1,7 @@
 """What a leaf says of itself, report after report."""
 
 import pytest
+from django.utils.functional import SimpleLazyObject
 
 from actors.voice import Voice
 from django_ray.protocol import frames
@@ -57,6 +58,41 @@ def test_a_refused_part_leaves_what_was_said(way):
     assert last == (2, 2, "begun", {"a": 1})
     reasons = [r.text for r in way.sent if isinstance(r, frames.Event)]
     assert len(reasons) == 2
+
+
+class Loud(str):
+    """Text whose own ways of being read raise."""
+
+    def __contains__(self, part):
+        raise RuntimeError("not to be searched")
+
+    def __getitem__(self, place):
+        raise RuntimeError("not to be cut")
+
+    def __str__(self):
+        raise RuntimeError("not to be shown")
+
+
+def test_text_of_a_users_class_is_read_as_plain_text(way):
+    assert heard(way, (1, 2, Loud("two"), None))[2] == "two"
+
+
+class Lazy:
+    """Passes for text, and raises when it is asked anything."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("the database is away")
+
+
+def test_a_message_that_passes_for_text_is_refused(way):
+    assert heard(
+        way, (1, 2, Lazy(), None), (1, 2, SimpleLazyObject(lambda: "a"), None)
+    ) == (1, 2, None, None)
+
+    assert [r.text for r in way.sent if isinstance(r, frames.Event)] == [
+        "message_not_text"
+    ]
 
 
 def test_metrics_over_their_bound_are_told_once_whatever_their_size(way):

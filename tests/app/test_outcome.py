@@ -1,6 +1,7 @@
 """The envelope of an outer task's outcome: bounded, redacted, parsed back."""
 
 import traceback
+from collections.abc import Sequence
 
 import pytest
 
@@ -75,6 +76,32 @@ def nested(levels):
 )
 def test_result_that_cannot_be_stored_is_a_failure(value):
     assert isinstance(outcome.of_result(value, PLAIN), Failed)
+
+
+class Closed(Sequence):
+    """Raises when it is read."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, place):
+        raise RuntimeError("the database is away")
+
+
+class Shut(dict):
+    """Raises when it is read."""
+
+    def items(self):
+        raise KeyError("shut")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(Closed(), "RuntimeError"), (Shut(a=1), "KeyError")]
+)
+def test_result_that_raises_when_it_is_read_is_a_failure(value, kind):
+    said = outcome.of_result(value, PLAIN)
+    assert isinstance(said, Failed)
+    assert said.error_class == f"builtins.{kind}"
 
 
 def test_error_is_its_importable_class_and_its_traceback():
@@ -186,6 +213,17 @@ class Leaving(Exception):
         raise SystemExit(3)
 
 
+class Anonymous(type):
+    def __getattribute__(cls, name):
+        if name in ("__module__", "__qualname__", "__name__"):
+            raise RuntimeError(name)
+        return super().__getattribute__(name)
+
+
+class Placeless(Exception, metaclass=Anonymous):
+    pass
+
+
 class Noted(Exception):
     @property
     def __notes__(self):
@@ -202,6 +240,13 @@ def test_error_that_cannot_be_formatted_is_told_by_its_class(error):
 
     assert said.error_class.endswith(type(error).__qualname__)
     assert type(error).__qualname__ in said.error_text
+
+
+def test_error_whose_class_does_not_say_its_name_is_told_all_the_same():
+    said = outcome.of_error(Placeless(), Redactor(()))
+
+    assert said.error_class.endswith("test_outcome.Placeless")
+    assert "Placeless" in said.error_text
 
 
 def wrapped(cause):

@@ -7,6 +7,7 @@ from django_ray.progress.growth import (
     Declared,
     Growth,
 )
+from django_ray.protocol.frames import MAXIMUM_ORDINAL
 from django_ray.protocol.records import NodeItem
 from tests.progress.making import START, node
 
@@ -84,6 +85,15 @@ def test_declarations_add_up_once_each():
     assert not declared.add(1, 10)
     assert declared.add(2, 1)
     assert declared.total == 16
+
+
+def test_what_is_remembered_of_forgotten_calls_fits_a_record():
+    declared = Declared()
+    for call in range(1, CALLS + 3):
+        declared.add(call, MAXIMUM_ORDINAL)
+
+    assert next(declared.calls()) == (0, MAXIMUM_ORDINAL)
+    assert declared.total == (CALLS + 2) * MAXIMUM_ORDINAL
 
 
 def test_a_corrected_declaration_takes_the_place_of_the_first():

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Sequence
 
 import ray
 from django.db import transaction
@@ -119,6 +120,35 @@ def failing():
 @task
 def unstorable():
     return {"text": "a\x00b"}
+
+
+class Sealed(Sequence):
+    """A result that raises when it is read."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, place):
+        raise RuntimeError("not to be read")
+
+
+@task
+def sealed():
+    sum(fan_out(double, range(2)))
+    return Sealed()
+
+
+class Mute(Exception):
+    """An error that exits when it is asked for its text."""
+
+    def __str__(self):
+        raise SystemExit(3)
+
+
+@task
+def mute():
+    sum(fan_out(double, range(2)))
+    raise Mute
 
 
 @task

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ray.exceptions import RayTaskError, TaskCancelledError, WorkerCrashedError
 
 from actors import coordinator as module
+from actors import leaf
 from actors.coordinator import (
     REFERENCES,
     SETTLE_S,
@@ -349,6 +350,50 @@ def test_an_error_without_a_text_is_told_by_its_class():
     failure = coordinator(Recorder()).classify(Stubborn())
 
     assert (failure.kind, failure.text) == ("Stubborn", "")
+
+
+@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(3), GeneratorExit()])
+def test_an_error_whose_text_raises_is_told_by_its_class(raised):
+    class Mute(Exception):
+        def __str__(self):
+            raise raised
+
+    failure = coordinator(Recorder()).classify(Mute())
+    assert (failure.kind, failure.text) == ("Mute", "")
+
+
+def test_text_of_a_users_class_in_an_error_is_plain():
+    class Loud(str):
+        def lower(self):
+            raise RuntimeError("not to be compared")
+
+    class Told(Exception):
+        def __str__(self):
+            return Loud("password=hunter2")
+
+    assert "hunter2" not in coordinator(Recorder()).classify(Told()).text
+
+
+def test_an_error_that_guards_its_attributes_has_no_status():
+    class Guarded(Exception):
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    assert leaf.status_of(Guarded()) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(2**31 - 2, 2**31 - 2), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1)],
+)
+def test_a_declaration_stays_within_what_there_can_be(number, told):
+    recorder = Recorder()
+    made = coordinator(recorder)
+    made.declare(1, number)
+    assert recorder.declared == {1: told}
+    assert [r for r in made.resync() if isinstance(r, frames.Declare)] == [
+        frames.Declare(1, told)
+    ]
 
 
 def test_secrets_are_taken_out_of_errors_those_of_the_deployment_too():

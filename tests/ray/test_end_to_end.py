@@ -172,6 +172,18 @@ def test_without_the_collectors_database_every_end_is_recorded_all_the_same(
     wait_until(lambda: not actors_of(result))
 
 
+def test_what_a_task_leaves_may_refuse_to_be_read(worker):
+    results = tasks.sealed.enqueue(), tasks.mute.enqueue()
+    work(worker, *results)
+
+    for result, kind in zip(results, (RuntimeError, tasks.Mute), strict=True):
+        assert result.errors[0].exception_class is kind
+        summary = summary_of(result)
+        assert summary.state is WorkflowState.FAILED
+        assert summary.node_counts.succeeded == 2
+        assert not summary.terminal.derived
+
+
 @pytest.mark.deep
 def test_policy_of_the_moment_of_enqueueing_decides_what_is_kept(worker, settings):
     results = {}

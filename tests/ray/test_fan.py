@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from django_ray.errors import ConfigurationError
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.workflow import fan_out, run
@@ -88,6 +89,40 @@ def test_references_at_any_place_of_an_argument_are_edges():
         ("1.a[1]", f"2.{PATH}collect#0"),
         ("1.a[2]", "3.z[0]"),
     }
+
+
+def test_a_container_that_holds_itself_is_looked_through_once():
+    looped = [1]
+    looped.append(looped)
+    with observed() as seen:
+        (ref,) = fan_out(double, [1], refs=True, group="a")
+        (back,) = fan_out(echo, [[looped, ref]], group="b")
+
+    assert back[0][1] is back[0]
+    assert seen.edges == {("1.a[0]", "2.b[0]")}
+
+
+class Unsized(list):
+    """Has a length, and does not tell it."""
+
+    def __len__(self):
+        raise TypeError("this dataset has no length")
+
+
+@pytest.mark.parametrize("items", [range(2**63), Unsized([0, 1, 2])])
+def test_items_whose_length_cannot_be_told_are_taken_as_they_come(items):
+    with observed() as seen:
+        assert next(fan_out(double, items, max_in_flight=1)) == 0
+        first = fan_out(double, items, max_in_flight=1)
+        assert [next(first), next(first)] == [0, 2]
+        assert seen.declared.keys() <= {1}
+        first.close()
+
+
+@pytest.mark.parametrize("group", [5, b"g", ["g"]])
+def test_a_group_is_text(group):
+    with pytest.raises(ConfigurationError, match="group is not text"):
+        list(fan_out(double, [1], group=group))
 
 
 def test_what_has_a_length_is_declared_at_the_first_result():

@@ -7,7 +7,8 @@ import ray
 from ray.dag import InputNode, MultiOutputNode
 from ray.exceptions import WorkerCrashedError
 
-from django_ray.errors import GraphRefused
+from actors.values import leaves
+from django_ray.errors import ConfigurationError, GraphRefused
 from django_ray.protocol.vocabulary import NodeState
 from django_ray.workflow import fan_out, run
 from tests.ray.leaves import (
@@ -15,6 +16,7 @@ from tests.ray.leaves import (
     count_up,
     die,
     double,
+    echo,
     fail_odd,
     succeed_at_last,
     work_inside,
@@ -140,6 +142,43 @@ def test_own_ids_that_an_earlier_graph_has_taken_are_refused_and_nothing_runs():
 
     # The identical node is the earlier one; what was registered before it is ended.
     assert seen.latest == {"taken": NodeState.SUCCEEDED, "free": NodeState.CANCELLED}
+
+
+def test_containers_that_hold_themselves_are_arguments_like_others():
+    around = [1]
+    around.append(around)
+    with observed() as seen:
+        alone = run(echo.bind(around))
+        held = [double.bind(3)]
+        held += [held, (held, {"x": held})]
+        given = run(echo.bind(held))
+
+    assert alone[1] is alone
+    assert given[1] is given
+    assert given[2][1]["x"] is given
+    assert seen.edges == {(f"2.{PATH}double#0", f"2.{PATH}echo#0")}
+
+
+def test_a_container_in_many_places_is_looked_through_once():
+    shared = [double.bind(3)]
+    for _ in range(40):
+        shared = [shared, shared]
+    held = list(leaves([shared]))
+
+    assert len(held) == 1
+
+
+@pytest.mark.parametrize("group", [5, ["g"]])
+def test_the_group_of_a_graph_is_text_or_a_function(group):
+    with pytest.raises(ConfigurationError, match="neither text nor a function"):
+        run(double.bind(1), group=group)
+
+
+def test_a_group_that_gives_no_text_refuses_the_graph():
+    with observed() as seen, pytest.raises(GraphRefused, match="else than text"):
+        run(double.bind(1), group=lambda _label: 5)
+
+    assert seen.nodes == []
 
 
 def test_the_stage_of_a_graph_may_be_one_group():
