@@ -10,6 +10,7 @@ from django.core.signals import setting_changed
 from msgspec import Meta
 
 from django_ray.errors import ConfigurationError
+from django_ray.protocol import text
 from django_ray.protocol.limits import LOWERABLE, V1, Limits
 from django_ray.protocol.vocabulary import Effects, ReportingPolicy, SelectionPolicy
 
@@ -18,7 +19,14 @@ DAY_SECONDS = 86_400
 TimeoutSeconds = Annotated[int, Meta(ge=1, le=30 * DAY_SECONDS)]
 Attempts = Annotated[int, Meta(ge=1, le=100)]
 BackoffSeconds = Annotated[int, Meta(ge=0, le=DAY_SECONDS)]
-Overrides = dict[str, Annotated[int, Meta(ge=1)]]
+Overrides = dict[str, Annotated[int, Meta(ge=1, le=2**31 - 1)]]
+RedactEntry = Annotated[str, Meta(max_length=1_024)]
+
+REDACT_CHARACTERS = 16_384
+"""So many in all entries of REDACT: every process compiles them when it begins."""
+
+SAID = 256
+"""Bytes of what a refusal repeats of what it refuses."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     strategy: SelectionPolicy = SelectionPolicy.dynamic
     retention_days: RetentionDays = V1.retention_days_default
     limits: Profile = Profile()
-    redact: tuple[str, ...] = ()
+    redact: tuple[RedactEntry, ...] = ()
     ray_address: Annotated[str, Meta(min_length=1)] = "auto"
     timeout_seconds: TimeoutSeconds | None = None
     max_attempts: Attempts = 1
@@ -112,18 +120,33 @@ def parse(given: object) -> Settings:
 
 def read(given: object) -> Settings:
     """Parse a value of DJANGO_RAY by its types alone: the profile is not looked into."""
-    try:
-        return msgspec.convert(given, Settings)
-    except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"DJANGO_RAY is refused: {exc}.") from exc
+    parsed = convert(given, Settings, "DJANGO_RAY is refused")
+    written = sum(map(len, parsed.redact))
+    if written > REDACT_CHARACTERS:
+        raise ConfigurationError(
+            f"The entries of REDACT have {written:,} characters; "
+            f"{REDACT_CHARACTERS:,} are allowed."
+        )
+    return parsed
 
 
 def parse_options(given: object) -> Options:
     """Parse the options of a row."""
+    return convert(given, Options, "An execution's options are refused")
+
+
+def convert[T](given: object, kind: type[T], refused: str) -> T:
+    """Parse what a project has written; raise ConfigurationError, bounded and printable."""
     try:
-        return msgspec.convert(given, Options)
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"An execution's options are refused: {exc}.") from exc
+        # It repeats unknown keys and values, whatever their length.
+        said = text.label(str(exc), SAID)
+        raise ConfigurationError(f"{refused}: {said}.") from exc
+    except UnicodeEncodeError as exc:
+        raise ConfigurationError(
+            f"{refused}: a key or a word holds an unpaired surrogate."
+        ) from exc
 
 
 def limits_of(profile: Profile) -> Limits:
@@ -135,9 +158,14 @@ def limits_of(profile: Profile) -> Limits:
         raise ConfigurationError(
             "A limits profile needs both a name of its own and values."
         )
+    if not text.is_line(profile.name):
+        raise ConfigurationError(
+            "The name of a limits profile holds a control character or a surrogate."
+        )
     for name, value in profile.values.items():
         if name not in _NAMES:
-            raise ConfigurationError(f"No limit is named {name!r}.")
+            said = text.label(name, SAID)
+            raise ConfigurationError(f"No limit is named {said!r}.")
         if name not in LOWERABLE:
             raise ConfigurationError(
                 f"The limit {name} is the same for every run: a profile cannot lower it. "

@@ -194,7 +194,8 @@ def _marked(match: re.Match[str]) -> str:
 def _compiled(entry: str) -> re.Pattern[str]:
     try:
         form = re.compile(entry)
-    except re.error as exc:
+    except (re.error, ValueError, OverflowError, RecursionError) as exc:
+        # Flags that exclude each other, a count past the engine's, groups within groups.
         raise ConfigurationError("An expression of REDACT does not compile.") from exc
     if form.search("") is not None:
         raise ConfigurationError("An expression of REDACT matches the empty text.")

@@ -54,7 +54,8 @@ def load(name: str) -> Policy:
     """Return the function that a dotted path names, or raise ConfigurationError."""
     try:
         found: Policy = import_string(name)
-    except ImportError as exc:
+    except Exception as exc:
+        # Not ImportError alone: a module runs foreign code when it is imported.
         raise ConfigurationError("ACCESS_POLICY names nothing importable.") from exc
     if not callable(found):
         raise ConfigurationError("ACCESS_POLICY names nothing that can be called.")

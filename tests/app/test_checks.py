@@ -17,11 +17,28 @@ def test_nothing_is_wrong_with_the_tests_settings():
     assert run_checks() == []
 
 
-@pytest.mark.parametrize("given", [{"UNKNOWN": 1}, {"REDACT": ["("]}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"UNKNOWN": 1},
+        {"x" * 1_000_000: 1},
+        {"\ud800": 1},
+        {"STRATEGY": "\ud800"},
+        {"STRATEGY": "x" * 1_000_000},
+        {"REDACT": ["("]},
+        {"REDACT": ["x{999999999999}"]},
+        {"REDACT": ["(" * 512 + ")" * 512]},
+        {"REDACT": ["(?a)(?u)x"]},
+        {"REDACT": ["x" * 1_000_000]},
+    ],
+    ids=lambda given: repr(given)[:24].encode("ascii", "replace").decode(),
+)
 def test_setting_that_can_never_work_is_reported(settings, given):
     settings.DJANGO_RAY = given
 
-    assert "django_ray.E001" in ids(run_checks())
+    assert ids(run_checks()) == ["django_ray.E001"]
+    (found,) = checks.check_settings()
+    assert len(found.msg.encode()) < 400
 
 
 @pytest.mark.parametrize(
@@ -37,8 +54,10 @@ def test_setting_that_can_never_work_is_reported(settings, given):
         ),
         ({"name": "small", "values": {"nodes": 100}}, "No limit is named 'nodes'"),
         ({"name": "small"}, "both a name of its own and values"),
+        ({"name": "a\x00", "values": {"retained_nodes": 1}}, "control character"),
+        ({"name": "\ud800", "values": {"retained_nodes": 1}}, "surrogate"),
     ],
-    ids=["raised", "fixed", "unknown", "empty"],
+    ids=["raised", "fixed", "unknown", "empty", "nul", "surrogate"],
 )
 def test_a_profile_that_is_none_is_reported_by_its_limit(settings, limits, said):
     settings.DJANGO_RAY = {"LIMITS": limits}
@@ -56,7 +75,19 @@ def test_one_error_is_reported_once(settings):
 
 
 @pytest.mark.parametrize(
-    "name", ["nowhere", "no.such.module", "tests.app.policies.absent", "sys.maxsize"]
+    "name",
+    [
+        "nowhere",
+        "no.such.module",
+        "tests.app.policies.absent",
+        "sys.maxsize",
+        ".x",
+        "..x",
+        "a\x00.b",
+        "\ud800.x",
+        "tests.app.broken.may_view",
+    ],
+    ids=ascii,
 )
 def test_an_access_policy_that_cannot_be_called_is_reported(settings, name):
     settings.DJANGO_RAY = {"ACCESS_POLICY": name}

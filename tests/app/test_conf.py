@@ -33,6 +33,8 @@ def test_nothing_set_is_the_defaults():
         {"RETENTION_DAYS": "7"},
         {"REDACT": "one"},
         {"REDACT": [1]},
+        {"REDACT": ["x" * 1_025]},
+        {"REDACT": [*["x" * 1_024] * 16, "x"]},
         {"READ_SECONDS": 0},
         {"READ_SECONDS": 61},
         {"REQUESTS_PER_MINUTE": 0},
@@ -48,7 +50,9 @@ def test_nothing_set_is_the_defaults():
         {"LIMITS": {"name": "small", "values": {"profile": 10}}},
         {"LIMITS": {"name": "small", "values": {"retained_nodes": 0}}},
         {"LIMITS": {"name": "small", "values": {"retained_nodes": 25_001}}},
+        {"LIMITS": {"name": "small", "values": {"retained_nodes": 10**5_000}}},
         {"LIMITS": {"name": "x" * 65, "values": {"retained_nodes": 1}}},
+        {"LIMITS": {"name": "a\nb", "values": {"retained_nodes": 1}}},
     ],
 )
 def test_setting_that_can_never_work_is_refused(given):
@@ -67,12 +71,20 @@ def test_setting_that_can_never_work_is_refused(given):
         {"LEASE_SECONDS": 3},
         {"LEASE_SECONDS": 3_600},
         {"REDACT": ["patient"]},
+        {"REDACT": ["x" * 1_024] * 16},
         {"LIMITS": {"name": "same", "values": {"retained_nodes": 25_000}}},
         {"LIMITS": {"name": "x" * 64, "values": {"retained_nodes": 1}}},
     ],
 )
 def test_setting_at_its_bounds_is_accepted(given):
     conf.parse(given)
+
+
+def test_a_refusal_repeats_little_of_what_it_refuses():
+    with pytest.raises(ConfigurationError) as caught:
+        conf.parse({"LIMITS": {"name": "small", "values": {"\ud800" * 5_000: 1}}})
+
+    assert len(str(caught.value).encode()) < 400
 
 
 def test_smaller_limits_go_under_their_own_name():

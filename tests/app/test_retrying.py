@@ -78,6 +78,12 @@ def test_pause_doubles_up_to_the_longest_and_half_of_it_is_drawn(
     assert retrying.pause(policy, attempt, share) == timedelta(seconds=seconds)
 
 
+def test_the_longest_pause_wins_over_a_longer_first_one():
+    policy = options(backoff_seconds=600, backoff_max_seconds=1)
+
+    assert retrying.pause(policy, 1, 1.0) == timedelta(seconds=1)
+
+
 @pytest.mark.parametrize(
     "state", [WorkflowState.FAILED, WorkflowState.LOST, WorkflowState.TIMED_OUT]
 )

@@ -1,0 +1,3 @@
+"""A module that cannot be imported, and not because something is missing."""
+
+raise ZeroDivisionError
