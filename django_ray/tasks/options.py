@@ -146,10 +146,7 @@ def in_force[**P, R](task: "Task[P, R]", options: RayOptions) -> Options:
 
 
 def _parse(options: RayOptions) -> _Chosen:
-    try:
-        chosen = msgspec.convert(options, _Chosen)
-    except msgspec.ValidationError as exc:
-        raise ConfigurationError(f"Options of a task are refused: {exc}.") from exc
+    chosen = conf.convert(options, _Chosen, "Options of a task are refused")
     if chosen.limits is not UNSET:
         conf.limits_of(chosen.limits)
     return chosen

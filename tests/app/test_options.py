@@ -108,6 +108,10 @@ BAD = [
     {"limits": {"name": "small"}},
     {"limits": {"name": "v1", "values": {"retained_nodes": 5}}},
     {"limits": {"name": "big", "values": {"retained_nodes": 25_001}}},
+    {"limits": {"name": "n\x00", "values": {"retained_nodes": 1}}},
+    {"limits": {"name": "\ud800", "values": {"retained_nodes": 1}}},
+    {"\ud800": 1},
+    {"policy": "\ud800"},
     {"redact": ["patient"]},
     {"timeout_seconds": 0},
     {"timeout_seconds": 2_592_001},
@@ -121,14 +125,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("options", BAD, ids=str)
+@pytest.mark.parametrize("options", BAD, ids=ascii)
 def test_options_that_can_never_work_are_refused_where_they_are_written(options):
     with pytest.raises(ConfigurationError):
         ray_options(**options)
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("options", BAD, ids=str)
+@pytest.mark.parametrize("options", BAD, ids=ascii)
 def test_call_with_options_that_can_never_work_stores_nothing(options):
     with pytest.raises(ConfigurationError):
         enqueue_with(taskbook.plain, options)
