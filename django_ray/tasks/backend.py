@@ -6,7 +6,8 @@ It needs no Ray: the worker, and what it starts, do the work. Contract 3.
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from django.db import transaction
@@ -18,6 +19,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_ray.models.executions import RayTaskExecution, TaskAttempt
+from django_ray.protocol import text
 from django_ray.protocol.vocabulary import ExecutionState
 from django_ray.tasks import outcome, waking
 from django_ray.tasks.options import RayOptions, in_force
@@ -35,6 +37,11 @@ STATUS = {
     ExecutionState.LOST: TaskResultStatus.FAILED,
 }
 
+RUN_AFTER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
+"""The first and the last time a task can wait for: a date in every zone's calendar."""
+
+QUEUE_NAME = 64
+
 
 class RayBackend(BaseTaskBackend):
     """`TASKS = {"default": {"BACKEND": "django_ray.tasks.backend.RayBackend"}}`."""
@@ -44,13 +51,29 @@ class RayBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
+    def validate_task(self, task: "Task[..., Any]") -> None:
+        """Raise InvalidTask for what the framework refuses, or the row cannot hold."""
+        super().validate_task(task)
+        if len(task.queue_name) > QUEUE_NAME or not text.is_line(task.queue_name):
+            raise InvalidTask(
+                f"A queue's name has at most {QUEUE_NAME} characters, none of them a "
+                "control character."
+            )
+        first, last = RUN_AFTER
+        if task.run_after is not None and not first <= task.run_after <= last:
+            raise InvalidTask(
+                f"run_after must be from {first:%d %B} of the year 1 to "
+                f"{last:%d %B %Y}, in UTC."
+            )
+
     def enqueue[**P, R](
         self, task: "Task[P, R]", args: Sequence[object], kwargs: Mapping[str, object]
     ) -> "TaskResult[P, R]":
         """Store the task as one row; it is claimed once the transaction commits.
 
-        A worker that waits is woken then. The options in force now are frozen into it. Raises TypeError or ValueError for
-        arguments that cannot be stored as JSON.
+        A worker that waits is woken then. The options in force now are frozen into it.
+        Raises TypeError or ValueError for arguments that cannot be stored as JSON,
+        LimitExceeded for more than 16 MiB of it.
         """
         return self.enqueue_with(task, {}, args, kwargs)
 

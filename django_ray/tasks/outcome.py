@@ -22,6 +22,9 @@ from django_ray.protocol.redaction import Redactor
 RESULT = 16 * MIB
 """The largest result of a task, in bytes of JSON."""
 
+NESTING = 500
+"""The most lists and objects within each other: less than what Python's stack allows."""
+
 ERROR_TEXT = V1.record
 """The largest stored traceback; its last lines are kept."""
 
@@ -97,10 +100,11 @@ def of_result(value: object, redactor: Redactor) -> Succeeded | Failed:
 def storable(value: object, boundary: str, limit: int) -> bytes:
     """Return `value` as JSON that PostgreSQL stores.
 
-    Raises TypeError or ValueError for what is not JSON, for NaN and infinities, and for
-    text with NUL or an unpaired surrogate; LimitExceeded above `limit` bytes.
+    Raises TypeError or ValueError for what is not JSON, for NaN and infinities, for text
+    with NUL or an unpaired surrogate, for what nests too deeply or holds itself, and for
+    objects that cannot be read; LimitExceeded above `limit` bytes.
     """
-    body = json.dumps(normalize_json(value), allow_nan=False, ensure_ascii=False)
+    body = json.dumps(_plain(value, boundary), allow_nan=False, ensure_ascii=False)
     try:
         data = body.encode()
     except UnicodeEncodeError as exc:
@@ -110,6 +114,47 @@ def storable(value: object, boundary: str, limit: int) -> bytes:
     if _NUL.search(body):
         raise ValueError("Text holds a NUL character.")
     return data
+
+
+def _plain(value: object, boundary: str) -> object:
+    """Return `value` as dicts, lists and scalars."""
+    try:
+        plain = normalize_json(value)
+    except (TypeError, ValueError):
+        raise
+    except RecursionError as exc:
+        raise ValueError(_too_deep(boundary)) from exc
+    except Exception as exc:
+        # A sequence or mapping of the user's is read by its own code.
+        kind = text.label(type(exc).__qualname__, V1.error_kind)
+        raise TypeError(
+            f"An object of the {boundary} cannot be read: it raised {kind}."
+        ) from exc
+    if _is_deeper(plain, NESTING):
+        raise ValueError(_too_deep(boundary))
+    return plain
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    within = [value]
+    for _ in range(most):
+        within = [
+            each
+            for one in within
+            if isinstance(one, dict | list)
+            for each in (one.values() if isinstance(one, dict) else one)
+            if isinstance(each, dict | list)
+        ]
+        if not within:
+            return False
+    return True
+
+
+def _too_deep(boundary: str) -> str:
+    return (
+        f"A list or object of the {boundary} holds itself, or they nest too deeply: "
+        f"{NESTING} levels at most."
+    )
 
 
 def of_error(exc: BaseException, redactor: Redactor) -> Failed:

@@ -1,12 +1,14 @@
 """The Django Tasks backend over its rows."""
 
+import datetime as dt
 import threading
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.tasks import TaskResultStatus, default_task_backend
+from django.tasks import TaskResultStatus, default_task_backend, task_backends
 from django.tasks.exceptions import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -83,6 +85,60 @@ def test_argument_that_cannot_be_stored_is_refused_and_makes_no_row(value, error
     assert not RayTaskExecution.objects.exists()
 
 
+class Unreadable(Sequence):
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        raise self.error
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_argument_that_raises_when_it_is_read_is_refused_by_its_errors_name():
+    odd = type("E" * 5_000, (Exception,), {"__str__": lambda _: 1 / 0})
+    with pytest.raises(TypeError, match=r"arguments cannot be read: .*RuntimeError"):
+        taskbook.plain.enqueue(Unreadable(RuntimeError("x" * 5_000)))
+    with pytest.raises(TypeError) as caught:
+        taskbook.plain.enqueue(key=[Unreadable(odd())])
+
+    assert len(str(caught.value)) < 250
+    with pytest.raises(KeyboardInterrupt):
+        taskbook.plain.enqueue(Unreadable(KeyboardInterrupt()))
+    assert not RayTaskExecution.objects.exists()
+
+
+@pytest.mark.parametrize("levels", [499, 500, 5_000])
+def test_argument_that_nests_too_deeply_is_refused(levels):
+    with pytest.raises(ValueError, match="500 levels at most"):
+        taskbook.plain.enqueue({"key": nested(levels - 1)})
+
+    assert not RayTaskExecution.objects.exists()
+
+
+@pytest.mark.parametrize("levels", [497, 498])
+def test_argument_up_to_the_deepest_is_stored_and_read(levels):
+    result = taskbook.plain.enqueue(nested(levels))
+
+    assert taskbook.plain.get_result(result.id).args == [nested(levels)]
+
+
+def test_argument_that_holds_itself_is_refused():
+    own = []
+    own.append({"own": own})
+
+    with pytest.raises(ValueError, match="holds itself"):
+        taskbook.plain.enqueue(own)
+
+
 def test_text_that_only_looks_like_an_escaped_nul_is_stored():
     result = taskbook.plain.enqueue("\\u0000")
 
@@ -114,6 +170,42 @@ def test_deferred_task_is_claimed_when_its_time_has_come():
     come_due()
 
     assert str(row(claim()).public_id) == result.id
+
+
+FIRST, LAST = backend.RUN_AFTER
+TICK = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("when", [FIRST, FIRST + TICK, LAST - TICK, LAST])
+def test_task_may_wait_for_a_time_at_the_bounds(when):
+    result = taskbook.plain.using(run_after=when).enqueue()
+
+    assert taskbook.plain.get_result(result.id).task.run_after == when
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        FIRST - TICK,
+        LAST + TICK,
+        datetime.max.replace(tzinfo=dt.timezone(timedelta(hours=-23))),
+        datetime.min.replace(tzinfo=dt.timezone(timedelta(hours=23))),
+        datetime.max.replace(tzinfo=UTC),
+    ],
+    ids=str,
+)
+def test_time_that_no_row_can_hold_is_an_invalid_task(when):
+    with pytest.raises(InvalidTask, match="run_after must be from"):
+        taskbook.plain.using(run_after=when)
+
+
+@pytest.mark.parametrize("name", ["q" * 65, "a\x00", "\ud800"], ids=ascii)
+def test_queue_that_no_row_can_hold_is_an_invalid_task(name, monkeypatch):
+    monkeypatch.setattr(task_backends["default"], "queues", set())
+
+    assert taskbook.plain.using(queue_name="q" * 64).enqueue()
+    with pytest.raises(InvalidTask, match="at most 64 characters"):
+        taskbook.plain.using(queue_name=name)
 
 
 def test_queue_that_nobody_named_is_refused_by_the_framework():

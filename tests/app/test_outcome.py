@@ -1,6 +1,7 @@
 """The envelope of an outer task's outcome: bounded, redacted, parsed back."""
 
 import traceback
+from collections import UserList
 from collections.abc import Sequence
 
 import pytest
@@ -62,6 +63,11 @@ def test_result_over_its_limit_is_refused_by_name():
         outcome.storable("x" * 99, "result", 100)
 
 
+class Unreadable(UserList):
+    def __iter__(self):
+        raise RuntimeError
+
+
 def nested(levels):
     value = []
     for _ in range(levels):
@@ -71,8 +77,14 @@ def nested(levels):
 
 @pytest.mark.parametrize(
     "value",
-    [object(), float("nan"), "a\x00", "\udcff", b"\xff", nested(100_000)],
-    ids=["object", "nan", "nul", "surrogate", "bytes", "deep"],
+    [
+        *(object(), float("nan"), "a\x00", "\udcff", b"\xff", nested(100_000)),
+        *(nested(outcome.NESTING), Unreadable()),
+    ],
+    ids=[
+        *("object", "nan", "nul", "surrogate", "bytes", "deep", "too-deep"),
+        "unreadable",
+    ],
 )
 def test_result_that_cannot_be_stored_is_a_failure(value):
     assert isinstance(outcome.of_result(value, PLAIN), Failed)
@@ -101,7 +113,12 @@ class Shut(dict):
 def test_result_that_raises_when_it_is_read_is_a_failure(value, kind):
     said = outcome.of_result(value, PLAIN)
     assert isinstance(said, Failed)
-    assert said.error_class == f"builtins.{kind}"
+    assert said.error_class == "builtins.TypeError"
+    assert f"it raised {kind}" in said.error_text
+
+
+def test_result_up_to_the_deepest_is_stored():
+    assert outcome.storable(nested(outcome.NESTING - 1), "result", outcome.RESULT)
 
 
 def test_error_is_its_importable_class_and_its_traceback():
