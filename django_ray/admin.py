@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from django.contrib import admin
-from django.contrib.admin.options import ShowFacets
+from django.contrib.admin.options import IncorrectLookupParameters, ShowFacets
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import QuerySet
 from django.db.models.functions import Right
@@ -79,11 +79,25 @@ def between(beginning: str) -> Between | None:
     return Between(uuid.UUID(digits.ljust(32, "0")), uuid.UUID(digits.ljust(32, "f")))
 
 
+class OfState(admin.ChoicesFieldListFilter):
+    """Filters by a state that there is. What is none never becomes a statement."""
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[Any]
+    ) -> QuerySet[Any] | None:
+        """Narrow the list; Django leads from any other value to the whole list."""
+        if not set(self.lookup_val or ()) <= {
+            value for value, _ in self.field.flatchoices
+        }:
+            raise IncorrectLookupParameters
+        return super().queryset(request, queryset)
+
+
 class ReadOnly(_ModelAdmin):
     """What both models have in common. Nothing in it writes, and nothing counts."""
 
     actions = None
-    list_filter = ("state",)
+    list_filter = (("state", OfState),)
     list_max_show_all = 0
     lookups: ClassVar[frozenset[str]] = frozenset({"state__exact"})
     public_id: ClassVar[str]

@@ -276,6 +276,22 @@ def test_an_address_is_no_query_language(row, client):
     assert client.get(f"{address('taskattempt')}?worker=w").status_code == 400
 
 
+@pytest.mark.parametrize("model", LISTS)
+def test_a_state_that_there_is_not_leads_back_to_the_list(row, client, model):
+    for states in (
+        "state__exact=%00",
+        "state__exact=NONE",
+        "state__exact=",
+        "state__exact=RUNNING&state__exact=%00",
+        f"state__exact={'x' * 5_000}",
+    ):
+        answer = client.get(f"{address(model)}?{states}")
+        assert (answer.status_code, answer["Location"][-4:]) == (302, "?e=1"), states
+    both = "state__exact=RUNNING&state__exact=FAILED"
+    found = client.get(f"{address(model)}?{both}").context["cl"].result_list
+    assert len(found) == 1
+
+
 def test_ids_that_begin_alike_are_one_range():
     least, greatest = between("3f0c-6")
     assert str(least) == "3f0c6000-0000-0000-0000-000000000000"
