@@ -6,7 +6,7 @@ import threading
 import msgspec
 import psycopg
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_ray.errors import StorageUnavailable
@@ -351,6 +351,19 @@ def test_without_a_database_the_commands_status_is_four(conn, monkeypatch, capsy
     with pytest.raises(Exception, match="did not answer") as caught:
         call_command(COMMAND)
     assert caught.value.returncode == 4
+
+
+@pytest.mark.parametrize("size", [1, 99_999, 100_000])
+def test_a_batch_up_to_the_largest_is_taken(conn, capsys, size):
+    ended(conn, 3)
+    call_command(COMMAND, batch_size=size)
+    assert "expired runs: 1 to remove" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", [-1, 0, 100_001, 2**63])
+def test_a_batch_past_its_bounds_is_refused(size):
+    with pytest.raises(CommandError, match="--batch-size is 1 to 100,000"):
+        call_command(COMMAND, batch_size=size)
 
 
 def test_the_databases_clock_is_the_passes(conn):

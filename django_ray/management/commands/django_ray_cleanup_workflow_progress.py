@@ -11,6 +11,8 @@ from django_ray.maintenance.candidates import Kind
 from django_ray.maintenance.cleanup import Report, Swept
 
 BATCH_SIZE = 1_000
+MOST = 100_000
+"""So many at once: what is due is listed in memory, and told when all is done."""
 FAILED = 1
 NO_DATABASE = 4
 
@@ -34,13 +36,16 @@ class Command(BaseCommand):
             "--batch-size",
             type=int,
             default=BATCH_SIZE,
-            help=f"how many of each class to examine (default: {BATCH_SIZE:,})",
+            help=(
+                f"how many of each class to examine, 1 to {MOST:,} "
+                f"(default: {BATCH_SIZE:,})"
+            ),
         )
 
     def handle(self, *, delete: bool, batch_size: int, **_: object) -> None:
         """Make the pass, and print its report."""
-        if batch_size < 1:
-            raise CommandError("--batch-size is a positive number.")
+        if not 1 <= batch_size <= MOST:
+            raise CommandError(f"--batch-size is 1 to {MOST:,}.")
         try:
             now = cleanup.database_now(DATABASE)
             report = cleanup.clean(
