@@ -92,7 +92,7 @@ class IntegrityFault(DjangoRayError):
 
 
 class StorageUnavailable(DjangoRayError):
-    """PostgreSQL did not answer; worth another try."""
+    """PostgreSQL did not answer: is it up, and are the settings right?"""
 
 
 class ReadError(DjangoRayError):

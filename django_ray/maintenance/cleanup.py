@@ -33,7 +33,6 @@ DIAGNOSTICS = 20
 
 DIAGNOSTIC = 200
 
-NO_ANSWER = "PostgreSQL did not answer the cleanup."
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ def clean(
     except Error as exc:
         if not is_away(exc):
             raise
-        raise StorageUnavailable(NO_ANSWER) from exc
+        raise StorageUnavailable from exc
     return Report(deleting=delete, swept=swept, diagnostics=tuple(one.diagnostics))
 
 
@@ -119,7 +118,7 @@ def database_now(using: str) -> dt.datetime:
     except Error as exc:
         if not is_away(exc):
             raise
-        raise StorageUnavailable(NO_ANSWER) from exc
+        raise StorageUnavailable from exc
     return cast(dt.datetime, now)
 
 
@@ -214,7 +213,7 @@ class _Pass:
         except DatabaseError as exc:
             if connections[self._using].connection is None:
                 # Not the run's fault: without a database every other one fails too.
-                raise StorageUnavailable(NO_ANSWER) from exc
+                raise StorageUnavailable from exc
             logger.warning("A failure of cleanup could not be recorded.")
             return False
         return True

@@ -4,9 +4,11 @@ import uuid
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.tasks import TaskResultStatus
 from django.utils import timezone
 
+from django_ray.errors import StorageUnavailable
 from django_ray.maintenance.audit import audit, runs_of
 from django_ray.models.executions import RayTaskExecution
 from django_ray.readers import live
@@ -97,3 +99,31 @@ def test_command_says_what_becomes_of_it(capsys):
         RayTaskExecution.objects.get(state="RUNNING").cancel_requested_at
         <= timezone.now()
     )
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (("ray_cancel", "ID"), 1),
+        (("ray_retry", "ID"), 1),
+        (("ray_reconcile", "ID", "--retry"), 1),
+        (("ray_runs",), 1),
+        (("watch_run", "ID", "--once"), 4),
+        (("django_ray_audit_workflow_progress",), 4),
+        (("django_ray_cleanup_workflow_progress",), 4),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else str(each),
+)
+def test_without_a_database_a_command_says_so_in_one_sentence(
+    command, status, monkeypatch
+):
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "PORT", "1")
+    named = [each.replace("ID", str(uuid.uuid4())) for each in command]
+
+    with pytest.raises(CommandError) as caught:
+        call_command(*named)
+
+    assert str(caught.value) == str(StorageUnavailable())
+    assert caught.value.returncode == status

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_ray.errors import StorageUnavailable
 from django_ray.maintenance.audit import audit, run_ids, runs_of
 from django_ray.maintenance.ledger import Audit
-from django_ray.readers import context
+from django_ray.management.asking import asking
 
 TOLD = 50
 """So many runs are told one by one; all are counted."""
@@ -40,14 +39,11 @@ class Command(BaseCommand):
 
     def handle(self, *, run: uuid.UUID | None, **_: object) -> None:
         """Audit, and print what was found."""
-        try:
-            with context.answering():
-                found = run_ids() if run is None else runs_of(run)
-                if run is not None and not found:
-                    raise CommandError("There is no such run.", returncode=NOT_THERE)
-                disagreeing = self._audit(found)
-        except StorageUnavailable as exc:
-            raise CommandError(str(exc), returncode=NOT_THERE) from exc
+        with asking(returncode=NOT_THERE):
+            found = run_ids() if run is None else runs_of(run)
+            if run is not None and not found:
+                raise CommandError("There is no such run.", returncode=NOT_THERE)
+            disagreeing = self._audit(found)
         if disagreeing:
             raise SystemExit(DISAGREES)
 

@@ -5,6 +5,7 @@ import uuid
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from django_ray.management.asking import asking
 from django_ray.tasks import requests
 from django_ray.tasks.requests import Requested, Unreconciled
 from django_ray.tasks.transitions import Recorded, Stale
@@ -22,7 +23,9 @@ class Command(BaseCommand):
 
     def handle(self, *, id: uuid.UUID, **_: object) -> None:
         """Cancel; an execution that has ended, or is not there, is an error."""
-        match requests.cancel(id, now=timezone.now()):
+        with asking(returncode=1):
+            asked = requests.cancel(id, now=timezone.now())
+        match asked:
             case None:
                 raise CommandError("There is no such execution.")
             case Stale():

@@ -5,6 +5,7 @@ import uuid
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from django_ray.management.asking import asking
 from django_ray.tasks import requests
 from django_ray.tasks.requests import Verdict
 from django_ray.tasks.transitions import Recorded, Stale
@@ -40,7 +41,9 @@ class Command(BaseCommand):
 
     def handle(self, *, id: uuid.UUID, verdict: Verdict, **_: object) -> None:
         """Decide; an execution that is not in RECONCILE, or not there, is an error."""
-        match requests.reconcile(id, verdict, now=timezone.now()):
+        with asking(returncode=1):
+            asked = requests.reconcile(id, verdict, now=timezone.now())
+        match asked:
             case None:
                 raise CommandError("There is no such execution.")
             case Stale():

@@ -4,6 +4,7 @@ import uuid
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from django_ray.management.asking import asking
 from django_ray.tasks import requests
 from django_ray.tasks.requests import Unreconciled
 from django_ray.tasks.transitions import Recorded, Stale
@@ -21,7 +22,9 @@ class Command(BaseCommand):
 
     def handle(self, *, id: uuid.UUID, **_: object) -> None:
         """Retry; an execution that goes on, succeeded or is not there is an error."""
-        match requests.retry(id):
+        with asking(returncode=1):
+            asked = requests.retry(id)
+        match asked:
             case None:
                 raise CommandError("There is no such execution.")
             case Stale():

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_ray.errors import StorageUnavailable
+from django_ray.management.asking import asking
 from django_ray.management.terminal import status
 from django_ray.management.terminal.safe import clean
 from django_ray.management.terminal.words import NONE, age, milliseconds
@@ -36,10 +36,8 @@ class Command(BaseCommand):
         """List them."""
         if not 1 <= limit <= MOST:
             raise CommandError(f"--limit is 1 to {MOST}.")
-        try:
+        with asking(returncode=1):
             found = active.read(limit)
-        except StorageUnavailable as exc:
-            raise CommandError(str(exc)) from exc
         if not found:
             self.stdout.write("Nothing is at work.")
             return
