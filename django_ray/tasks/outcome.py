@@ -7,7 +7,7 @@ need none of the user's code, and nothing they handle can fail to unpickle. Cont
 import json
 import re
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from django.utils.json import normalize_json
@@ -37,6 +37,7 @@ UNFORMATTED = "its own code does not let it be formatted"
 _qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
 
+_CONTAINERS = (dict, list)
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -136,14 +137,13 @@ def _plain(value: object, boundary: str) -> object:
 
 
 def _is_deeper(value: object, most: int) -> bool:
-    within = [value]
-    for _ in range(most):
+    within: list[Any] = [[value]]
+    for _ in range(most + 1):
         within = [
             each
             for one in within
-            if isinstance(one, dict | list)
             for each in (one.values() if isinstance(one, dict) else one)
-            if isinstance(each, dict | list)
+            if isinstance(each, _CONTAINERS)
         ]
         if not within:
             return False
