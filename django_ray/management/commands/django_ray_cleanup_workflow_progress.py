@@ -5,10 +5,10 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from django_ray.checks import DATABASE
-from django_ray.errors import StorageUnavailable
 from django_ray.maintenance import cleanup
 from django_ray.maintenance.candidates import Kind
 from django_ray.maintenance.cleanup import Report, Swept
+from django_ray.management.asking import asking
 
 BATCH_SIZE = 1_000
 MOST = 100_000
@@ -46,7 +46,7 @@ class Command(BaseCommand):
         """Make the pass, and print its report."""
         if not 1 <= batch_size <= MOST:
             raise CommandError(f"--batch-size is 1 to {MOST:,}.")
-        try:
+        with asking(NO_DATABASE):
             now = cleanup.database_now(DATABASE)
             report = cleanup.clean(
                 using=DATABASE,
@@ -55,8 +55,6 @@ class Command(BaseCommand):
                 batch_size=batch_size,
                 rest=cleanup.unhurried,
             )
-        except StorageUnavailable as exc:
-            raise CommandError(str(exc), returncode=NO_DATABASE) from exc
         self._print(report)
         if report.failed:
             raise SystemExit(FAILED)

@@ -1,12 +1,16 @@
 """`manage.py ray_worker`: claims tasks and runs them on Ray."""
 
 import os
+from contextlib import suppress
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.tasks import DEFAULT_TASK_QUEUE_NAME
 
 from django_ray import conf
-from django_ray.errors import ConfigurationError
+from django_ray.errors import ConfigurationError, StorageUnavailable
+from django_ray.management.asking import migrated
+from django_ray.models.executions import RayTaskExecution
+from django_ray.readers import context
 
 
 class Command(BaseCommand):
@@ -62,6 +66,7 @@ class Command(BaseCommand):
 
         if concurrency < 1 or cpus < 1:
             raise CommandError("--concurrency and --cpus are positive numbers.")
+        _require_tables()
         try:
             service.serve(
                 address=None if local else address or conf.current().ray_address,
@@ -72,3 +77,9 @@ class Command(BaseCommand):
             )
         except (ConfigurationError, ConnectionError) as exc:
             raise CommandError(str(exc)) from exc
+
+
+def _require_tables() -> None:
+    """Refuse to serve a database that was never migrated; one that is away is waited for."""
+    with suppress(StorageUnavailable), migrated(returncode=1), context.answering():
+        RayTaskExecution.objects.exists()

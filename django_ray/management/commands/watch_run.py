@@ -10,7 +10,7 @@ from typing import IO, cast
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from django_ray.errors import StorageUnavailable
+from django_ray.management.asking import asking
 from django_ray.management.terminal import keys, session, watch
 from django_ray.management.terminal.view import Pane, View
 from django_ray.readers import closer, live
@@ -75,18 +75,17 @@ class Command(BaseCommand):
         screen = watch.Screen(console, unicode)
         draws = terminal and not console.is_dumb_terminal and not plain
         try:
-            if once:
-                last = self._once(id, screen, view)
-            elif not draws:
-                last = watch.lines(
-                    self._say, lambda: live.read(id), _wait, unicode=unicode
-                )
-            elif sys.stdin.isatty():
-                last = self._at_the_keys(id, screen, view)
-            else:
-                last = watch.live(screen, lambda: live.read(id), _wait)
-        except StorageUnavailable as exc:
-            raise CommandError(str(exc), returncode=watch.NOT_THERE) from exc
+            with asking(watch.NOT_THERE):
+                if once:
+                    last = self._once(id, screen, view)
+                elif not draws:
+                    last = watch.lines(
+                        self._say, lambda: live.read(id), _wait, unicode=unicode
+                    )
+                elif sys.stdin.isatty():
+                    last = self._at_the_keys(id, screen, view)
+                else:
+                    last = watch.live(screen, lambda: live.read(id), _wait)
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         if last is None:
