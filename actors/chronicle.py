@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
 from django_ray.lifecycle.state import CompiledGraphSessionState
 from django_ray.protocol import frames
-from django_ray.protocol.redaction import Redactor, compose
+from django_ray.protocol.failures import classified
+from django_ray.protocol.redaction import Redactor
 from django_ray.protocol.vocabulary import NodeState
 
 FAILURES = 256
@@ -46,7 +47,8 @@ class Chronicle:
 
     def moved(self, state: CompiledGraphSessionState) -> None:
         """Note the session's next state."""
-        self._state, self._is_new = state, True
+        with self._lock:
+            self._state, self._is_new = state, True
         self._nudge()
 
     def began(self, number: int, at_ms: int) -> None:
@@ -108,13 +110,7 @@ class Chronicle:
         ]
 
     def _failure(self, error: BaseException | None) -> frames.Failure:
-        cause = getattr(error, "cause", None) or error
-        if cause is None:
+        if error is None:
             outcome = None if self._state is None else self._state.outcome
             return frames.Failure(outcome or "UNKNOWN", "")
-        try:
-            text = str(cause)
-        except Exception:
-            # The error is the user's class, and so is its text.
-            text = ""
-        return compose(type(cause).__name__, text, self._redactor)
+        return classified(error, self._redactor)

@@ -22,10 +22,11 @@ from ray.exceptions import (
     RayActorError,
     RayCgraphCapacityExceeded,
     RayChannelTimeoutError,
+    RayError,
     RayTaskError,
 )
 
-from actors import internals, participants, shape
+from actors import compiled_internals, internals, participants, shape
 from actors.account import Method
 from actors.internals import Actor
 from actors.participants import Place
@@ -86,6 +87,8 @@ class CompiledGraphAdapter:
         self._given: object = None
         self._refs: list[CompiledDAGRef] = []
         self._open: set[int] = set()
+        self._is_spoilt = False
+        self._is_cancelled = False
         self._perform: dict[ActionKind, Callable[[Action], Said]] = {
             ActionKind.VALIDATE: self._validate,
             ActionKind.PREPARE: self._prepare,
@@ -93,7 +96,7 @@ class CompiledGraphAdapter:
             ActionKind.SUBMIT: self._submit,
             ActionKind.CONSUME_OUTPUT: self._consume,
             ActionKind.RELEASE_CAPACITY: self._release_capacity,
-            ActionKind.CANCEL: lambda _: CallbackKind.CANCELLED,
+            ActionKind.CANCEL: self._cancel,
             ActionKind.DRAIN_INVOCATION: self._drain_invocation,
             ActionKind.DRAIN_SESSION: self._drain_session,
             ActionKind.CHECK_HEALTH: self._check_health,
@@ -114,7 +117,8 @@ class CompiledGraphAdapter:
             said = self._perform[action.kind](action)
         except Exception as exc:
             # Foreign code: the user's build, and an engine that promises nothing.
-            self.error = self.error or exc
+            self._blame(exc)
+            self._is_spoilt = True
             logger.warning("%s failed.", action.kind, exc_info=True)
             said = WORST[action.kind]
         kind, proven = said if isinstance(said, tuple) else (said, False)
@@ -147,36 +151,43 @@ class CompiledGraphAdapter:
             return CallbackKind.PREPARATION_FAILED
         self._bound = bound = shape.bind(self._shape)
         self._places = participants.places(bound.actors, self._left_s(action))
-        self._graph = internals.compile_graph(bound.root, self._terms.buffer_bytes)
+        self._graph = compiled_internals.compile_graph(
+            bound.root, self._terms.buffer_bytes
+        )
         return CallbackKind.PREPARED
 
     def _admit(self, _action: Action) -> Said:
         return CallbackKind.ADMITTED
 
-    def _submit(self, _action: Action) -> Said:
+    def _submit(self, action: Action) -> Said:
         given, self._given = self._given, None
         refused = (CallbackKind.CHANNEL_ERROR, True)
         self._refs, self._open = [], set()
+        self._is_cancelled = False
         if self._graph is None:
             return refused
         try:
-            packed = internals.serialize(given)
+            packed = compiled_internals.serialize(given)
         except Exception as exc:
             # The input is the user's; the engine has not seen it.
             self.error = exc
             return refused
-        size, limit = packed.total_bytes, self._terms.buffer_bytes
+        size, limit = compiled_internals.size(packed), self._terms.buffer_bytes
         if size > limit:
             self.error = LimitExceeded("input", limit, size)
             return refused
         try:
-            refs = self._graph.execute(packed)
+            refs = compiled_internals.execute(self._graph, packed, self._left_s(action))
         except RayCgraphCapacityExceeded as exc:
             self.error = exc
             return refused
+        except RayChannelTimeoutError as exc:
+            # Some of its channels may hold it: what comes out next may be of this input.
+            self._expire(exc, action)
+            return CallbackKind.SUBMISSION_TIMED_OUT
         except Exception as exc:
             return self._broken(exc)
-        self._refs = refs if isinstance(refs, list) else [refs]
+        self._refs = refs
         self._open = set(range(len(self._refs)))
         return CallbackKind.SUBMITTED
 
@@ -185,30 +196,56 @@ class CompiledGraphAdapter:
         said, value = self._get(slot, action)
         if said is not CallbackKind.OUTPUT_CONSUMED:
             return said
-        if isinstance(value, RayTaskError):
+        if isinstance(value, RayError):
             return CallbackKind.APPLICATION_ERROR
         self.values[slot] = value
         return said
 
     def _get(self, slot: int, action: Action) -> tuple[Said, object]:
-        """Get one slot, once, until the deadline; a method's error counts as its value."""
+        """Get one slot, once, until the deadline; a method's error counts as its value.
+
+        An error that cannot be unpickled here comes as one of Ray's own, and so does what
+        a method gave that cannot: of these nobody knows which method it was.
+        """
         if slot not in self._open:
             return CallbackKind.CHANNEL_ERROR, None
         self._open.discard(slot)
         try:
-            value = internals.settle(self._refs[slot], self._left_s(action))
+            value = compiled_internals.settle(self._refs[slot], self._left_s(action))
         except RayChannelTimeoutError as exc:
-            self.error = exc
-            while self._clock() < action.deadline:
-                time.sleep(GRACE_MS / 1_000)
+            self._expire(exc, action)
             return CallbackKind.RESULT_TIMED_OUT, None
         except Exception as exc:
             return self._broken(exc), None
+        if isinstance(value, RayActorError):
+            return self._broken(value), None
         self.settled[slot] = ()
-        if isinstance(value, RayTaskError):
-            self.error = self.error or value
-            self.settled[slot] = self._methods_in(internals.raised_in(value))
+        if isinstance(value, RayError):
+            self._blame(value)
+            pid = None
+            if isinstance(value, RayTaskError):
+                pid = compiled_internals.raised_in(value)
+            else:
+                # What could not be unpickled stays in its channel, which takes no other.
+                self._is_spoilt = True
+            self.settled[slot] = self._methods_in(pid)
         return CallbackKind.OUTPUT_CONSUMED, value
+
+    def _expire(self, error: Exception, action: Action) -> None:
+        """Note a time-out of the engine, told when it is the action's as well."""
+        self.error = error
+        self._is_spoilt = True
+        while self._clock() < action.deadline:
+            time.sleep(GRACE_MS / 1_000)
+
+    def _blame(self, error: BaseException) -> None:
+        """Keep the first error; it may be of a class that is false."""
+        if self.error is None:
+            self.error = error
+
+    def _cancel(self, _action: Action) -> Said:
+        self._is_cancelled = True
+        return CallbackKind.CANCELLED
 
     def _methods_in(self, pid: int | None) -> tuple[int, ...]:
         """Return the places of the methods of one participant, of all if none is known."""
@@ -226,6 +263,10 @@ class CompiledGraphAdapter:
         return CallbackKind.CAPACITY_RELEASED
 
     def _drain_invocation(self, action: Action) -> Said:
+        if self._is_cancelled and self._has_spent:
+            # Its time-out, or the death behind it, came after the cancellation: nobody
+            # was told, and nothing proves that the method has ended.
+            return CallbackKind.DRAIN_FAILED
         for slot in sorted(self._open):
             said, _ = self._get(slot, action)
             if said is CallbackKind.RESULT_TIMED_OUT:
@@ -233,8 +274,13 @@ class CompiledGraphAdapter:
             if said is not CallbackKind.OUTPUT_CONSUMED:
                 return CallbackKind.DRAIN_FAILED
         if self._graph is not None:
-            internals.finish(self._graph, self._left_s(action))
+            compiled_internals.finish(self._graph, self._left_s(action))
         return CallbackKind.DRAINED
+
+    @property
+    def _has_spent(self) -> bool:
+        """Claim that an output was asked for in vain, and will never be again."""
+        return len(self.settled) + len(self._open) < len(self._refs)
 
     def _drain_session(self, _action: Action) -> Said:
         return CallbackKind.DRAIN_FAILED if self._open else CallbackKind.DRAINED
@@ -242,7 +288,9 @@ class CompiledGraphAdapter:
     def _check_health(self, action: Action) -> Said:
         """A clean end is known here; after any other each participant is asked as well."""
         graph, bound = self._graph, self._bound
-        if graph is None or bound is None or self._open or not internals.is_live(graph):
+        if graph is None or bound is None or self._open or self._is_spoilt:
+            return CallbackKind.UNHEALTHY
+        if not compiled_internals.is_live(graph):
             return CallbackKind.UNHEALTHY
         if len(self.values) < len(self._refs) or not self._refs:
             participants.answer(bound.actors, self._left_s(action))
@@ -256,11 +304,15 @@ class CompiledGraphAdapter:
             return True
         if isinstance(value, bytes | str) and 4 * len(value) < self._terms.buffer_bytes:
             return True
-        return internals.serialize(value).total_bytes <= self._terms.buffer_bytes
+        return (
+            compiled_internals.size(compiled_internals.serialize(value))
+            <= self._terms.buffer_bytes
+        )
 
     def _broken(self, error: Exception) -> CallbackKind:
         """Tell whether a participant has died, or only a channel is closed."""
-        self.error = self.error or error
+        self._blame(error)
+        self._is_spoilt = True
         if isinstance(error, RayActorError) or self._has_dead():
             return CallbackKind.ACTOR_DIED
         return CallbackKind.CHANNEL_ERROR
@@ -270,7 +322,7 @@ class CompiledGraphAdapter:
         if graph is None:
             return False
         # A death closes the channels, and with them the loops of those that live.
-        loops = internals.loops(graph)
+        loops = compiled_internals.loops(graph)
         ended, _ = ray.wait(loops, num_returns=len(loops), timeout=LOOK_S)
         return any(map(participants.is_death, ended))
 
@@ -303,16 +355,16 @@ class CompiledGraphAdapter:
         self._graph = self._bound = self._shape = None
         actors: list[Actor] = [] if bound is None else list(bound.actors)
         if graph is not None:
-            actors.append(internals.proxy(graph))
+            actors.append(compiled_internals.proxy(graph))
             for slot in self._open:
-                internals.let_go(self._refs[slot])
+                compiled_internals.let_go(self._refs[slot])
         if calm:
             participants.ask_to_leave(actors)
         participants.kill(actors)
         self._refs, self._open = [], set()
         dead = participants.are_gone(actors, self._places, until_s)
         if graph is not None:
-            internals.give_up(graph)
+            compiled_internals.give_up(graph)
         return dead
 
     def _left_s(self, action: Action) -> float:

@@ -8,6 +8,7 @@ from ray.dag import MultiOutputNode
 from actors import functions, walk
 from actors.coordinator import Coordinator
 from actors.internals import Actor
+from django_ray.errors import GraphRefused
 
 
 class DynamicSession:
@@ -19,6 +20,12 @@ class DynamicSession:
         self._coordinator = coordinator
         self._root = build()
         self._outputs = outputs
+        root = self._root
+        found = len(root.get_args()) if isinstance(root, MultiOutputNode) else 1
+        if found != outputs:
+            raise GraphRefused(
+                f"the graph has {found:,} outputs, and {outputs:,} are declared"
+            )
         self._kept: dict[int, Actor] = {}
 
     def invoke(self, value: object) -> object:

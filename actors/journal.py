@@ -5,13 +5,12 @@ of a node come behind the run's end. Contract 4.1, 4.3, 4.10.
 """
 
 import functools
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from ray.exceptions import RayTaskError, TaskCancelledError
+from ray.exceptions import TaskCancelledError
 
 from actors import leaf
 from actors.reports import FIRST_TRY
@@ -20,16 +19,14 @@ from django_ray.progress.counters import Counters
 from django_ray.progress.graph import Graph
 from django_ray.progress.growth import Declared
 from django_ray.progress.rollup import Stages
-from django_ray.protocol import frames
+from django_ray.protocol import failures, frames
 from django_ray.protocol.limits import V1
 from django_ray.protocol.plan import RunSettings
-from django_ray.protocol.redaction import Redactor, compose
+from django_ray.protocol.redaction import Redactor
 from django_ray.protocol.vocabulary import NODE_STATES, TERMINAL_NODE_STATES, NodeState
 
 LABELS = 1_024
 """Labels and stages remembered as redacted: many nodes share one."""
-
-logger = logging.getLogger(__name__)
 
 OPEN_STATES = frozenset(NODE_STATES) - TERMINAL_NODE_STATES
 
@@ -144,8 +141,7 @@ class Journal:
         """Report a node's failure, or that it was cancelled where that is its error."""
         if self._producer is None:
             return
-        cause = _cause(error)
-        status = leaf.status_of(cause)
+        status = leaf.status_of(failures.own(error))
         if isinstance(error, TaskCancelledError):
             self._put(ordinal, NodeState.CANCELLED, self._clock(), status)
             return
@@ -203,17 +199,7 @@ class Journal:
 
     def classify(self, error: BaseException) -> frames.Failure:
         """Return an error as it may be stored: its class, and redacted bounded text."""
-        cause = _cause(error)
-        kind, message = "Error", ""
-        try:
-            kind = str.__str__(type(cause).__name__)
-            message = str.__str__(str(cause))
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            # The error is the user's class, and so is its text: asking may raise or exit.
-            logger.debug("An error does not say its text.")
-        return compose(kind, message, self._redactor)
+        return failures.classified(error, self._redactor)
 
     def stop(self) -> None:
         """Let nothing more be registered or submitted, in any thread."""
@@ -285,10 +271,3 @@ class Journal:
             self._producer.preview(
                 frames.Preview(ordinal, 0, FIRST_TRY, status.preview)
             )
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return the user's own error where Ray has wrapped it."""
-    if isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
-        return error.cause
-    return error

@@ -14,6 +14,9 @@ from django_ray.lifecycle.results import Transition
 from django_ray.lifecycle.state import CompiledGraphSessionState
 from django_ray.lifecycle.vocabulary import CallbackKind, CommandKind, SessionState
 
+Sent = tuple[CommandKind, int]
+"""A command that was sent to the owner, and when."""
+
 
 def reduced(
     state: CompiledGraphSessionState, event: Command | Callback
@@ -27,14 +30,15 @@ def assumed(
     state: CompiledGraphSessionState,
     terms: OwnerTerms,
     invocation_id: str,
-    sent_ms: int,
-    sent: Sequence[CommandKind],
+    sent: Sequence[Sent],
 ) -> CompiledGraphSessionState:
     """Return the state in which an invocation that was sent has been asked for.
 
-    It is admitted, and then all that `sent` names is requested. Where the session was torn
-    down before, the owner is taken to have prepared the next.
+    It is admitted when the first of `sent` was, and then all of it is requested, each at
+    its time. Where the session was torn down before, the owner is taken to have prepared
+    the next.
     """
+    sent_ms = sent[0][1]
     if state.state is SessionState.TORN_DOWN:
         epoch = state.identity.owner_epoch + 1
         name = f"{state.identity.session_id[:100]}+{epoch}"
@@ -53,8 +57,8 @@ def assumed(
         deadlines=budgets.of_invocation(terms.budgets, sent_ms),
     )
     state = _answered(reduced(state, admission), CallbackKind.ADMITTED, sent_ms)
-    for kind in sent:
-        state = reduced(state, events.command(state, kind, sent_ms))
+    for kind, at_ms in sent:
+        state = reduced(state, events.command(state, kind, at_ms))
     return state
 
 

@@ -178,6 +178,7 @@ class Owner:
         """Validate and prepare the first session; its `methods` are what is registered."""
         with self._turn:
             self._open()
+            self._used_s = time.monotonic()
             answer = Answer(
                 state=self._state, error=self._engine.error, methods=self._methods
             )
@@ -198,12 +199,12 @@ class Owner:
         """
         with self._turn:
             before = self._state.last_invocation
-            if self._state.state is SessionState.TORN_DOWN and not self._is_closed:
-                self._state = self._initial(epoch=self._state.identity.owner_epoch + 1)
-                self._engine = self._make(self._methods)
-                self._open()
-            self._engine.offer(value)
-            if self._state.state is SessionState.READY:
+            is_next = self._follow()
+            is_ready = self._state.state is SessionState.READY
+            if is_ready or not is_next:
+                # One that could not be prepared keeps why.
+                self._engine.offer(value)
+            if is_ready:
                 self._serve(invocation_id)
                 self._release()
             answer = self._answer(self._state.last_invocation != before)
@@ -235,6 +236,16 @@ class Owner:
     def _initial(self, *, epoch: int) -> CompiledGraphSessionState:
         before = None if epoch == 1 else self._state.last_invocation
         return begun(self._terms, epoch, before, self._identify())
+
+    def _follow(self) -> bool:
+        """Prepare the next session where the last was torn down; say whether it was."""
+        with self._lock:
+            if self._state.state is not SessionState.TORN_DOWN or self._is_closed:
+                return False
+            self._state = self._initial(epoch=self._state.identity.owner_epoch + 1)
+        self._engine = self._make(self._methods)
+        self._open()
+        return True
 
     def _open(self) -> None:
         self._ask(CommandKind.VALIDATION_REQUESTED)

@@ -16,7 +16,7 @@ import ray
 from ray.actor import ActorHandle, exit_actor
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
-from actors import clock, internals
+from actors import clock, compiled_internals
 from actors.account import Method
 from actors.chronicle import Chronicle
 from actors.compiled_graph import BUFFER_BYTES, CompiledGraphAdapter, Terms
@@ -127,7 +127,7 @@ class OwnerActor:
 def _carried(answer: Answer) -> Answer:
     """Return an answer whose error can travel: one that cannot goes as its text alone."""
     error = answer.error
-    if error is None or internals.can_travel(error):
+    if error is None or compiled_internals.can_travel(error):
         return answer
     return replace(answer, error=RayError(type(error).__name__))
 
@@ -142,18 +142,20 @@ class RayOwnerHandle:
         self._actor = actor
         self._asked: ray.ObjectRef[Answer] | None = None
 
-    def prepare(self) -> Answer | None:
-        """Prepare the first session."""
-        return self._wait(self._call("prepare"), None)
+    def prepare(self, timeout_s: float | None) -> Answer | None:
+        """Prepare the first session; past `timeout_s` the owner counts as lost."""
+        return self._wait_or_end(self._call("prepare"), timeout_s)
 
     def send(self, value: object, first: int | None, invocation_id: str) -> None:
         """Have one input sent through the graph; raise TypeError where it cannot travel."""
         self._asked = None
         self._asked = self._call("invoke", value, first, invocation_id)
 
-    def receive(self) -> Answer | None:
-        """Return the answer to the input that was sent, however long it takes."""
-        return None if self._asked is None else self._wait(self._asked, None)
+    def receive(self, timeout_s: float | None) -> Answer | None:
+        """Return the answer to the input that was sent; as `prepare` past `timeout_s`."""
+        if self._asked is None:
+            return None
+        return self._wait_or_end(self._asked, timeout_s)
 
     def settle(self, timeout_s: float) -> Answer | None:
         """Return the answer to an invocation whose wait was interrupted, None without one."""
@@ -187,6 +189,16 @@ class RayOwnerHandle:
     def _call(self, name: str, *given: object) -> "ray.ObjectRef[Answer]":
         call = getattr(self._actor, name).remote
         return cast("ray.ObjectRef[Answer]", call(*given))
+
+    def _wait_or_end(
+        self, asked: "ray.ObjectRef[Answer]", timeout_s: float | None
+    ) -> Answer | None:
+        try:
+            return self._wait(asked, timeout_s)
+        except GetTimeoutError:
+            logger.warning("An owner did not end by its outer deadline, and is ended.")
+            self.kill()
+            return None
 
     def _wait(
         self, asked: "ray.ObjectRef[Answer]", timeout_s: float | None

@@ -14,16 +14,17 @@ from typing import Protocol
 
 from ray.exceptions import RayTaskError
 
-from actors import ids, internals, remote_owner
+from actors import compiled_internals, ids, remote_owner
 from actors.account import Method, ends
 from actors.coordinator import Coordinator
 from actors.dispositions import UNHEARD
 from actors.dynamic import DynamicSession
-from actors.loss import assumed, reduced
+from actors.loss import Sent, assumed, reduced
 from actors.owner import OVER, Answer, OwnerTerms, begun
 from actors.reports import now_ms
 from actors.shield import shielded
 from django_ray.errors import ConfigurationError, GraphRefused, InvocationFailed
+from django_ray.identity import MAXIMUM_63
 from django_ray.lifecycle import budgets, disposition, events
 from django_ray.lifecycle.budgets import Deadlines
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
@@ -55,11 +56,11 @@ logger = logging.getLogger(__name__)
 class OwnerHandle(Protocol):
     """The way to an owner; None is the answer of one that is gone."""
 
-    def prepare(self) -> Answer | None: ...
+    def prepare(self, timeout_s: float | None) -> Answer | None: ...
 
     def send(self, value: object, first: int | None, invocation_id: str) -> None: ...
 
-    def receive(self) -> Answer | None: ...
+    def receive(self, timeout_s: float | None) -> Answer | None: ...
 
     def settle(self, timeout_s: float) -> Answer | None: ...
 
@@ -111,13 +112,15 @@ class CompiledSession:
         Refused is a graph that cannot be compiled: nothing was prepared. Raises
         InvocationFailed when the preparation itself has failed.
         """
-        answer = self._owner.prepare()
+        answer = self._owner.prepare(self._left_s())
         if answer is None:
             self._lose((), None)
             raise self._failure(None)
         self._move(answer.state)
         if answer.state.state is SessionState.REJECTED:
-            return answer.error or GraphRefused("the graph cannot be compiled")
+            if answer.error is None:
+                return GraphRefused("the graph cannot be compiled")
+            return answer.error
         if answer.state.state is not SessionState.READY:
             raise self._failure(answer.error)
         self._methods = answer.methods
@@ -168,19 +171,20 @@ class CompiledSession:
         self._coordinator.dispositions.begin(self)
         self._is_unanswered = True
         is_sent = False
+        sent = (CommandKind.SUBMISSION_REQUESTED, self._now())
         try:
             self._owner.send(value, self._first, name)
             is_sent = True
-            answer = self._owner.receive()
+            answer = self._owner.receive(self._left_s())
         except BaseException as exc:
             # An input that cannot be serialized has never left this process.
             if is_sent or not isinstance(exc, Exception):
-                self._interrupt(name)
+                self._interrupt(name, sent)
             self._is_unanswered = False
             raise
         if answer is None:
             self._is_over = True
-            self._lose((CommandKind.SUBMISSION_REQUESTED,), name)
+            self._lose((sent,), name)
             raise self._failure(None)
         self._take(answer)
         if answer.values is not None:
@@ -191,17 +195,17 @@ class CompiledSession:
         if self._state.outcome is Outcome.APPLICATION_ERROR and isinstance(
             answer.error, RayTaskError
         ):
-            raise internals.as_its_cause(answer.error)
+            raise compiled_internals.as_its_cause(answer.error)
         raise self._failure(answer.error)
 
-    def _interrupt(self, name: str) -> None:
+    def _interrupt(self, name: str, sent: Sent) -> None:
         """Cancel the invocation under way; an owner that does not end it is ended."""
         self._is_over = True
+        cancelled = (CommandKind.CANCELLATION_REQUESTED, self._now())
         with shielded():
             is_answered = self._cancelled()
-        sent = (CommandKind.SUBMISSION_REQUESTED, CommandKind.CANCELLATION_REQUESTED)
         if not is_answered:
-            self._lose(sent, name)
+            self._lose((sent, cancelled), name)
         elif self._state.state not in OVER:
             self._lose((), name)
 
@@ -257,17 +261,34 @@ class CompiledSession:
                 )
         self._first = ordinals[0]
 
-    def _lose(self, sent: tuple[CommandKind, ...], name: str | None) -> None:
+    def _now(self) -> int:
+        return max(self._clock(), self._state.observed_at)
+
+    def _left_s(self) -> float | None:
+        """Return how long an owner is waited for: it ends by itself before; None for ever.
+
+        What it runs is the author's code as well, and no deadline interrupts that.
+        """
+        outer_ms = self._terms.outer_ms
+        if outer_ms == MAXIMUM_63:
+            return None
+        rest = self._terms.budgets.teardown + CLOSE_S
+        return max(0.0, (outer_ms - self._now()) / 1_000) + rest
+
+    def _lose(self, sent: tuple[Sent, ...], name: str | None) -> None:
         """Reduce the owner's loss, after what was sent and never answered."""
-        now = max(self._clock(), self._state.observed_at)
         number = self._state.last_invocation
         if name is not None and sent:
-            self._state = assumed(self._state, self._terms, name, now, sent)
-        lost = events.command(self._state, CommandKind.OWNER_LOST, now)
+            self._state = assumed(self._state, self._terms, name, sent)
+        lost = events.command(self._state, CommandKind.OWNER_LOST, self._now())
         self._move(reduced(self._state, lost))
+        state = self._state
         if name is not None:
             self._is_unanswered = False
-        state = self._state
+            last = state.last_invocation
+            if sent and (last is None or last.invocation_id != name):
+                # By this state it was not admitted. The owner may have known another one.
+                self._retry = UNHEARD
         told: tuple[NodeState, ...] = ()
         if state.last_invocation != number and state.effect in BEGUN:
             told = ends(self._methods, (), {}, state.outcome)
@@ -341,8 +362,8 @@ def opened(
         session = _compiled(coordinator, told, build, terms, buffer_bytes)
     if session is None:
         session = DynamicSession(coordinator, build, outputs)
-    coordinator.opened(session)
     try:
+        coordinator.opened(session)
         yield session
     finally:
         session.close()

@@ -18,9 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_ray.errors import ConfigurationError
-from django_ray.lifecycle.budgets import Deadlines
+from django_ray.lifecycle.budgets import LONGEST_S, Deadlines
 from django_ray.protocol import preview as previews
 from django_ray.protocol.vocabulary import Effects
+
+LEAST_IDLE_S = 0.1
+"""A session that may stand idle for less would be compiled anew for each input."""
 
 if TYPE_CHECKING:
     from actors.coordinator import Coordinator
@@ -169,7 +172,7 @@ def compiled(
     `invoke` prepares another one; so is one that was idle for `idle_s` seconds, since each
     of its actors keeps a core busy. An actor's state ends with it.
 
-    `deadlines` are seconds. An input over `buffer_bytes` as Ray serializes it is refused;
+    `deadlines` are seconds; `idle_s` is from 0.1 to 10⁷ of them. An input over `buffer_bytes` as Ray serializes it is refused;
     what methods give should stay below it too: an output above it ends the session.
     `effects` must be what the task's options say; `declared` is the author's word that the
     graph does something outside of it.
@@ -180,11 +183,21 @@ def compiled(
         raise ConfigurationError("outputs is not an integer from 1 to 64.")
     if type(buffer_bytes) is not int or buffer_bytes < 1_000:
         raise ConfigurationError("buffer_bytes is not an integer from 1,000.")
+    if type(idle_s) not in (int, float) or not LEAST_IDLE_S <= idle_s <= LONGEST_S:
+        raise ConfigurationError(
+            f"idle_s is not a number of seconds from {LEAST_IDLE_S} to {LONGEST_S:,.0f}."
+        )
+    if deadlines is None:
+        deadlines = Deadlines()
+    if not isinstance(deadlines, Deadlines):
+        raise ConfigurationError("deadlines is not made with Deadlines(...).")
+    if effects is not None and effects not in tuple(Effects):
+        raise ConfigurationError("effects is neither read_only nor declared.")
     with session.opened(
         _coordinator(),
         build_graph,
         outputs=outputs,
-        deadlines=deadlines or Deadlines(),
+        deadlines=deadlines,
         effects=None if effects is None else Effects(effects),
         buffer_bytes=buffer_bytes,
         idle_s=idle_s,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import ray
 from ray.dag import DAGNode, InputNode, MultiOutputNode
 
-from actors import internals
+from actors import compiled_internals
 from cluster import live, runs
 from cluster.harness import Harness
 from cluster.scenario import Figure, Result
@@ -68,7 +68,7 @@ class Bare:
 
     def __init__(self) -> None:
         root = MultiOutputNode([graph()])
-        self._graph = internals.compile_graph(root, 1_000_000)
+        self._graph = compiled_internals.compile_graph(root, 1_000_000)
 
     def invoke(self, value: object) -> object:
         """Send one input through the graph."""

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from django_ray.errors import DjangoRayError, LimitExceeded, ProtocolError
 from django_ray.lifecycle.vocabulary import RetryDisposition
-from django_ray.protocol import text
+from django_ray.protocol import failures, text
 from django_ray.protocol.limits import MIB, V1
 from django_ray.protocol.redaction import Redactor
 
@@ -32,10 +32,6 @@ ERROR_CLASS = V1.label
 FRAMES = 64
 
 UNFORMATTED = "its own code does not let it be formatted"
-
-# Past a class's own idea of its names, which may raise.
-_qualname = type.__dict__["__qualname__"].__get__
-_module = type.__dict__["__module__"].__get__
 
 _CONTAINERS = (dict, list)
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -159,27 +155,16 @@ def _too_deep(boundary: str) -> str:
 
 def of_error(exc: BaseException, redactor: Redactor) -> Failed:
     """Return a raised error's class path and its traceback, redacted and bounded."""
-    own = _own(exc)
-    kind = type(own)
-    name = text.label(_qualname(kind), V1.error)
+    own = failures.own(exc)
+    module, qualname = failures.names(type(own))
+    name = text.label(qualname, V1.error)
     try:
         error_text = _traceback(exc, own, redactor)
     except BaseException:
         # Formatting runs the error's own code, and that may raise or exit.
         error_text = f"{name}: {UNFORMATTED}"
-    error_class = text.label(f"{_module(kind)}.{name}", ERROR_CLASS)
+    error_class = text.label(f"{module}.{name}", ERROR_CLASS)
     return Failed(error_class=error_class, error_text=error_text)
-
-
-def _own(exc: BaseException) -> BaseException:
-    """Return a leaf's own error where Ray has wrapped it in a class nobody can import.
-
-    Known by its module: the process that judges an error may not have loaded Ray.
-    """
-    if _module(type(exc)) != "ray.exceptions":
-        return exc
-    cause = getattr(exc, "cause", None)
-    return cause if isinstance(cause, BaseException) else exc
 
 
 def lost(reason: str) -> Failed:

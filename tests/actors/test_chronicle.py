@@ -37,6 +37,28 @@ def test_the_latest_invocation_alone_is_told():
     assert len(nudges) == 1_000
 
 
+class Mute(Exception):
+    """An error that answers nothing it is asked."""
+
+    def __bool__(self):
+        raise RuntimeError("neither")
+
+    def __str__(self):
+        raise SystemExit(3)
+
+
+def test_an_error_that_answers_nothing_is_told_by_its_class():
+    made, _ = chronicle()
+    kind = type("RayTaskError(Mute)", (Mute,), {"__module__": "ray.exceptions"})
+    wrapped = kind()
+    wrapped.cause = Mute()
+    for error in (Mute(), wrapped):
+        made.began(1, START_MS)
+        made.ended((S.FAILED, S.SKIPPED), START_MS + 1, error)
+        failed, _ = (t for t in made.records() if isinstance(t, frames.State))
+        assert (failed.error.kind, failed.error.text) == ("Mute", "")
+
+
 def test_an_invocation_that_lasts_is_told_as_running_and_then_as_ended():
     made, _ = chronicle()
     made.began(3, START_MS)

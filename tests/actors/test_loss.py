@@ -14,7 +14,8 @@ from tests.fakes import IDENTITY, START_MS
 TERMS = OwnerTerms(
     run=IDENTITY, graph_key="g", outputs=2, budgets=Deadlines(), outer_ms=MAXIMUM_63
 )
-SUBMIT = (CommandKind.SUBMISSION_REQUESTED,)
+SUBMIT = CommandKind.SUBMISSION_REQUESTED
+CANCEL = CommandKind.CANCELLATION_REQUESTED
 
 
 def lost(state, now):
@@ -40,7 +41,7 @@ def test_before_anything_was_sent_nothing_has_started(served):
 
 def test_after_it_was_sent_submission_is_assumed(served):
     now = served.clock.now_ms
-    state = lost(assumed(served.state, TERMS, "next", now, SUBMIT), now)
+    state = lost(assumed(served.state, TERMS, "next", [(SUBMIT, now)]), now)
     assert (state.state, state.outcome) == ("QUARANTINED", "OWNER_LOST")
     assert state.effect == "MAY_HAVE_STARTED"
     assert state.retry == "OPERATOR_RECONCILIATION_REQUIRED"
@@ -51,8 +52,8 @@ def test_after_it_was_sent_submission_is_assumed(served):
 
 def test_a_cancellation_that_was_sent_too_stands_as_the_outcome(served):
     now = served.clock.now_ms
-    sent = (*SUBMIT, CommandKind.CANCELLATION_REQUESTED)
-    state = lost(assumed(served.state, TERMS, "next", now, sent), now)
+    sent = [(SUBMIT, now), (CANCEL, now)]
+    state = lost(assumed(served.state, TERMS, "next", sent), now)
     assert state.outcome == "CANCELLED_AFTER_SUBMISSION"
     assert state.invocation.outputs == ("LOST_WITH_OWNER",) * 2
 
@@ -60,6 +61,6 @@ def test_a_cancellation_that_was_sent_too_stands_as_the_outcome(served):
 def test_a_session_that_was_torn_down_is_assumed_to_have_been_followed(served):
     served.owner.close()
     now = served.clock.now_ms
-    state = lost(assumed(served.state, TERMS, "next", now, SUBMIT), now)
+    state = lost(assumed(served.state, TERMS, "next", [(SUBMIT, now)]), now)
     assert state.identity.owner_epoch == 2
     assert (state.invocation.number, state.outcome) == (2, "OWNER_LOST")

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 
 import pytest
 
@@ -232,6 +233,33 @@ def test_an_idle_session_is_taken_down_and_a_later_input_prepares_another():
     assert stand.invoke("later").values == ("later",)
     assert stand.state.identity.owner_epoch == 2
     stand.owner.close()
+
+
+def test_a_session_that_took_long_to_prepare_is_not_idle_for_that():
+    stand = Stand(idle_s=0.2)
+    stand.engine.during[ActionKind.PREPARE] = lambda: threading.Event().wait(0.4)
+    stand.owner.prepare()
+    assert stand.owner._used_s > time.monotonic() - 0.2
+    assert stand.invoke("in").values == ("in",)
+    assert stand.state.identity.owner_epoch == 1
+    stand.owner.close()
+
+
+def test_why_the_next_session_could_not_be_prepared_is_told(stand):
+    stand.engine.says[ActionKind.CHECK_HEALTH] = CallbackKind.UNHEALTHY
+    stand.invoke()
+    make = stand.owner._make
+
+    def refused(like):
+        engine = make(like)
+        engine.says[ActionKind.VALIDATE] = CallbackKind.VALIDATION_REJECTED
+        engine.error = ValueError("another graph")
+        return engine
+
+    stand.owner._make = refused
+    answer = stand.invoke()
+    assert answer.state.state == "REJECTED"
+    assert str(answer.error) == "another graph"
 
 
 def test_every_state_the_owner_tells_has_a_snapshot(stand):

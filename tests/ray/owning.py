@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import ray
 
-from actors import clock, internals
+from actors import clock, compiled_internals
 from actors.compiled_graph import CompiledGraphAdapter, Terms
 from actors.owner import Owner, OwnerTerms
 from django_ray.lifecycle import budgets
@@ -99,7 +99,7 @@ class Shop:
         """Kill the process of one participant, and wait until Ray's monitor knows."""
         graph = self.made[-1]._graph
         ray.kill(self.actors()[index], no_restart=True)
-        wait_until(lambda: not internals.is_live(graph))
+        wait_until(lambda: not compiled_internals.is_live(graph))
 
 
 @contextmanager

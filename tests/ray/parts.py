@@ -1,11 +1,40 @@
 """Graphs of actors for the tests of compiled sessions; none takes a CPU."""
 
 import os
+import pickle
 import signal
 import threading
 
 import ray
 from ray.dag import InputNode, MultiOutputNode
+
+
+class Pair(Exception):
+    """An error that cannot be unpickled: it takes two arguments and gives one."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first}{second}")
+
+
+def refuse():
+    raise ValueError("not to be read here")
+
+
+class Sealed:
+    """A value that cannot be unpickled."""
+
+    def __reduce__(self):
+        return refuse, ()
+
+
+class View:
+    """A value whose bytes stay where Ray has put them."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce_ex__(self, protocol):
+        return View, (pickle.PickleBuffer(self.data),)
 
 
 @ray.remote(num_cpus=0)
@@ -31,11 +60,20 @@ class Part:
         """Do what the input says: raise, die, wait for so many seconds, or return it."""
         if order == "raise":
             raise ValueError("password=hunter2-of-the-tests")
+        if order == "pair":
+            raise Pair("one", "two")
+        if order == "sealed":
+            return Sealed()
         if order == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if isinstance(order, float):
             threading.Event().wait(order)
         return order
+
+    def keep(self, value):
+        """Keep the input, and with it the channel that it lies in."""
+        self._kept = value
+        return self._calls
 
     def fill(self, size):
         return bytes(size)

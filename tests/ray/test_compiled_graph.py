@@ -11,6 +11,7 @@ import ray
 from actors import participants
 from django_ray.errors import GraphRefused, LimitExceeded
 from django_ray.lifecycle.budgets import Deadlines
+from django_ray.lifecycle.vocabulary import CommandKind
 from django_ray.protocol.vocabulary import NodeState
 from tests.ray import parts
 from tests.ray.owning import owning
@@ -168,6 +169,49 @@ def test_a_result_past_its_deadline_is_never_asked_for_again():
             (),
         )
         assert shop.invoke("fine").values == ("fine",)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("order", ["pair", "sealed"])
+def test_what_cannot_be_unpickled_is_an_error_of_the_application(order):
+    deadlines = Deadlines(result=20, teardown=0.5)
+    with owning(lambda: parts.one("obey"), deadlines=deadlines) as shop:
+        answer = shop.invoke(order)
+        assert answer.values is None
+        assert answer.ends == (S.FAILED,)
+        assert shop.state.outcome == "APPLICATION_ERROR"
+        assert shop.state.retry == "APPLICATION_POLICY_REQUIRED"
+        assert shop.invoke("fine").values == ("fine",)
+        assert shop.state.identity.owner_epoch == 2
+
+
+@pytest.mark.deep
+def test_a_graph_that_takes_no_input_in_time_is_followed_by_another():
+    deadlines = Deadlines(submission=1, drain=5, teardown=0.5)
+    with owning(lambda: parts.one("keep"), deadlines=deadlines) as shop:
+        assert shop.invoke(parts.View(bytes(100_000))).values == (0,)
+        shop.invoke(parts.View(bytes(100_000)))
+        assert shop.state.outcome == "SUBMIT_TIMEOUT"
+        assert shop.state.effect == "MAY_HAVE_STARTED"
+        assert shop.state.state == "TORN_DOWN"
+        assert shop.invoke("fine").values == (0,)
+        assert shop.state.identity.owner_epoch == 2
+
+
+@pytest.mark.deep
+def test_a_result_that_a_cancellation_overtook_and_that_never_came_is_not_released():
+    deadlines = Deadlines(result=2, cancellation=1, drain=2, teardown=0.5)
+    with owning(parts.obeying, deadlines=deadlines) as shop:
+        began = threading.Event()
+        shop.news.began = lambda *_: began.set()
+        invoking = threading.Thread(target=shop.invoke, args=(60.0,))
+        invoking.start()
+        assert began.wait(20)
+        shop.owner.control(CommandKind.CANCELLATION_REQUESTED)
+        invoking.join(60)
+        assert shop.state.outcome == "CANCELLED_AFTER_SUBMISSION"
+        assert "DRAIN_FAILED" in shop.state.cleanup
+        assert "ADAPTER_RELEASED" not in shop.state.invocation.outputs
 
 
 @pytest.mark.deep

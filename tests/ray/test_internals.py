@@ -12,7 +12,7 @@ import ray
 from ray.dag import InputNode, MultiOutputNode
 from ray.exceptions import RayCgraphCapacityExceeded, RayTaskError
 
-from actors import internals
+from actors import compiled_internals, internals
 from django_ray.errors import ConfigurationError
 from tests.ray.conftest import ROOT
 from tests.ray.leaves import Box, collect, double, fail_long, fail_odd
@@ -278,7 +278,7 @@ def compiled(ray_cluster):
     actor = Counter.remote()
     with InputNode() as given:
         root = MultiOutputNode([actor.raw.bind(given), actor.fail.bind(given)])
-    graph = internals.compile_graph(root, 1_000)
+    graph = compiled_internals.compile_graph(root, 1_000)
     yield graph, actor
     graph.teardown(kill_actors=True)
 
@@ -286,20 +286,23 @@ def compiled(ray_cluster):
 @pytest.mark.deep
 def test_a_compiled_graph_takes_one_execution_and_what_is_serialized_as_it_is(compiled):
     graph, actor = compiled
-    packed = internals.serialize(b"0" * 500)
+    packed = compiled_internals.serialize(b"0" * 500)
     assert 500 <= packed.total_bytes < 1_000
 
     refs = graph.execute(packed)
     with pytest.raises(RayCgraphCapacityExceeded):
         graph.execute(packed)
-    settled = [internals.settle(ref, 30) for ref in refs]
-    internals.finish(graph, 30)
+    settled = [compiled_internals.settle(ref, 30) for ref in refs]
+    compiled_internals.finish(graph, 30)
 
     # What came first is an error, so Ray gives it for every output.
     assert isinstance(settled[-1], RayTaskError)
     inside = ray.get(internals.call(actor, lambda _: os.getpid()))
-    assert internals.raised_in(settled[-1]) == inside
-    assert internals.raised_in(RayTaskError("f", "a (pid=1) b", ValueError())) is None
+    assert compiled_internals.raised_in(settled[-1]) == inside
+    assert (
+        compiled_internals.raised_in(RayTaskError("f", "a (pid=1) b", ValueError()))
+        is None
+    )
     assert internals.is_own(actor)
 
 
@@ -307,10 +310,10 @@ def test_a_compiled_graph_takes_one_execution_and_what_is_serialized_as_it_is(co
 def test_a_live_graph_is_watched_and_its_loops_go_on(compiled):
     graph, _ = compiled
 
-    assert internals.is_live(graph)
-    ended, running = ray.wait(internals.loops(graph), timeout=0)
+    assert compiled_internals.is_live(graph)
+    ended, running = ray.wait(compiled_internals.loops(graph), timeout=0)
     assert (len(ended), len(running)) == (0, 1)
-    alive = internals.call(internals.proxy(graph), lambda _: "alive")
+    alive = internals.call(compiled_internals.proxy(graph), lambda _: "alive")
     assert ray.get(alive) == "alive"
 
 
@@ -320,13 +323,13 @@ def test_an_output_that_is_let_go_is_not_waited_for_and_a_graph_given_up_stays(
 ):
     actor = Counter.remote()
     with InputNode() as given:
-        graph = internals.compile_graph(actor.sleep.bind(given), 1_000)
+        graph = compiled_internals.compile_graph(actor.sleep.bind(given), 1_000)
     begun = time.monotonic()
     ref = graph.execute(5)
-    internals.let_go(ref)
+    compiled_internals.let_go(ref)
     del ref
     ray.kill(actor)
-    ray.kill(internals.proxy(graph))
-    internals.give_up(graph)
+    ray.kill(compiled_internals.proxy(graph))
+    compiled_internals.give_up(graph)
     assert graph.is_teardown
     assert time.monotonic() - begun < 4

@@ -195,6 +195,34 @@ def test_several_outputs_come_as_a_list_under_every_strategy(run):
         assert session.invoke("fine") == ["fine", "fine"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"idle_s": value} for value in (0, -1, 0.09, 10_000_001, True, None, "3")),
+        *({"idle_s": value} for value in (float("nan"), float("inf"))),
+        *({"deadlines": value} for value in ("x", {}, {"outer": 3})),
+        *({"effects": value} for value in ("junk", 3, [])),
+        *({"outputs": value} for value in (0, 65, True, "1")),
+        *({"buffer_bytes": value} for value in (999, 1e6, None)),
+    ],
+    ids=str,
+)
+def test_what_can_never_hold_is_refused_under_every_strategy(given):
+    with pytest.raises(ConfigurationError), compiled(parts.passing, **given):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("build", "outputs", "found"), [(parts.pair, 1, 2), (parts.passing, 2, 1)]
+)
+def test_a_graph_of_other_outputs_is_refused_before_it_runs(build, outputs, found):
+    with (
+        pytest.raises(GraphRefused, match=f"{found} outputs, and {outputs} are"),
+        compiled(build, outputs=outputs),
+    ):
+        pass
+
+
 def test_effects_are_those_of_the_tasks_options(run):
     with (
         pytest.raises(ConfigurationError, match="effects"),
