@@ -6,11 +6,12 @@ reporting than one. A failed method is never coalesced away by the next invocati
 """
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
 from django_ray.lifecycle.state import CompiledGraphSessionState
+from django_ray.lifecycle.vocabulary import EffectState, SessionState
 from django_ray.protocol import frames
 from django_ray.protocol.failures import classified
 from django_ray.protocol.redaction import Redactor
@@ -18,6 +19,20 @@ from django_ray.protocol.vocabulary import NodeState
 
 FAILURES = 256
 """Failed invocations that wait to be told; past it the oldest is forgotten."""
+
+COUNTED = (
+    SessionState.READY,
+    SessionState.REJECTED,
+    SessionState.QUARANTINED,
+    SessionState.TORN_DOWN,
+)
+"""The states of a session that are counted when it comes into them."""
+
+OUTCOME = "outcome:"
+"""What stands before an outcome in `Chronicle.tallies`: its invocations are counted."""
+
+REUSED = "reused"
+"""Counts the inputs that a graph took which had taken one before."""
 
 
 class Chronicle:
@@ -28,6 +43,8 @@ class Chronicle:
 
     def __init__(self, redact: tuple[str, ...], nudge: Callable[[], None]) -> None:
         self.first: int | None = None
+        self.tallies: Counter[str] = Counter()
+        self._served = 0
         self._redactor = Redactor(redact)
         self._nudge = nudge
         self._lock = threading.Lock()
@@ -48,6 +65,7 @@ class Chronicle:
     def moved(self, state: CompiledGraphSessionState) -> None:
         """Note the session's next state."""
         with self._lock:
+            self._count(self._state, state)
             self._state, self._is_new = state, True
         self._nudge()
 
@@ -69,6 +87,21 @@ class Chronicle:
                 )
                 self._told = (self._number, states)
         self._nudge()
+
+    def _count(
+        self, before: CompiledGraphSessionState | None, state: CompiledGraphSessionState
+    ) -> None:
+        """Count sessions by how far they came, invocations by outcome, and reuses."""
+        if before is None or before.identity != state.identity:
+            before, self._served = None, 0
+        if state.state in COUNTED and (before is None or before.state != state.state):
+            self.tallies[state.state] += 1
+        was_open = before is not None and before.in_progress is not None
+        if was_open and state.in_progress is None:
+            self.tallies[f"{OUTCOME}{state.outcome}"] += 1
+            if state.effect is EffectState.MAY_HAVE_STARTED:
+                self.tallies[REUSED] += self._served > 0
+                self._served += 1
 
     def records(self) -> Iterable[frames.Record]:
         """Return what has changed since the last call."""

@@ -28,6 +28,7 @@ from django_ray.protocol import frames
 from django_ray.protocol.frames import Acknowledgement, Frame, ProducerKind, Status
 from django_ray.protocol.limits import V1
 from django_ray.protocol.plan import RunSettings
+from django_ray.protocol.summary import NodeCounts
 from django_ray.protocol.vocabulary import ReportingPolicy
 
 REASONS = 32
@@ -42,6 +43,25 @@ class Taken:
 
     delta: Delta
     marks: Marks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a collector has counted so far, and how it stands.
+
+    `records` are by what became of each, `frames` by status and reason. `lag_ms` is how old
+    the oldest frame is that no publication has covered; `resumed` that another wrote the run
+    before.
+    """
+
+    nodes: NodeCounts
+    records: dict[str, int]
+    frames: dict[str, int]
+    frame_bytes: int
+    producers: int
+    lag_ms: int
+    resumed: bool
+    fenced: bool
 
 
 class Collector:
@@ -62,10 +82,15 @@ class Collector:
         self._fenced: str | None = None
         self._heard_ms = now_ms
         self._longest_ms = 0
+        self._bytes = 0
+        self._resumed = False
+        self._waits_ms: int | None = None
+        self._taken_ms: int | None = None
         self._is_terminal_only = settings.policy is ReportingPolicy.terminal_only
 
     def ingest(self, data: bytes, now_ms: int) -> Acknowledgement:
         """Apply one frame and answer it; whatever the bytes are, never raise."""
+        self._bytes += len(data)
         if self._fenced is not None:
             return self._refusal(Status.FENCED, self._fenced)
         try:
@@ -79,6 +104,8 @@ class Collector:
             ended = self.has_ended
             answer = self._judge(frame, now_ms)
             self._news = True
+            if self._waits_ms is None:
+                self._waits_ms = now_ms
             if self._watched or self.has_ended is not ended:
                 self._wake.set()
         return answer
@@ -105,6 +132,7 @@ class Collector:
         ledger.resume(mark, now_ms)
         with self._lock:
             self._model, self._ledger = model, ledger
+            self._resumed = True
             self._held = True
             self._epoch = writer_epoch
 
@@ -123,8 +151,10 @@ class Collector:
             self._news = False
             marks = self._ledger.marks()
             delta = self._model.take(now_ms)
+            self._taken_ms, self._waits_ms = self._waits_ms, None
             if delta is not None:
                 return Taken(_marked(delta, self._ledger.coordinator), marks)
+            self._taken_ms = None
             if self._model.is_over or not (self._held or self._is_terminal_only):
                 self._ledger.commit(marks)
         return None
@@ -133,6 +163,7 @@ class Collector:
         """Note that what was taken is committed."""
         with self._lock:
             self._model.settle(taken.delta)
+            self._taken_ms = None
             self._held = bool(taken.delta.waiting)
             if not self._held:
                 self._ledger.commit(taken.marks)
@@ -141,6 +172,8 @@ class Collector:
         """Take back what could not be published: it is changed again."""
         with self._lock:
             self._model.restore(taken.delta)
+            if self._taken_ms is not None:
+                self._taken_ms, self._waits_ms = None, self._taken_ms
 
     def wait(self, timeout_ms: int, *, watch: bool) -> None:
         """Wait for the run's end, the fence or `rouse`; when watching, for any frame.
@@ -201,6 +234,21 @@ class Collector:
                 "silence_ms": self.silence_ms(now_ms),
                 "writer_epoch": self._epoch,
             }
+
+    def facts(self, now_ms: int) -> Facts:
+        """Return what metrics tell of this collector."""
+        with self._lock:
+            oldest = self._waits_ms if self._taken_ms is None else self._taken_ms
+            return Facts(
+                nodes=self._model.counts,
+                records=dict(self._model.tallies),
+                frames=dict(self._tallies),
+                frame_bytes=self._bytes,
+                producers=len(self._ledger),
+                lag_ms=0 if oldest is None else max(0, now_ms - oldest),
+                resumed=self._resumed,
+                fenced=self.is_fenced,
+            )
 
     def _require_own(self, frame: Frame) -> None:
         identity = self.settings.identity

@@ -67,6 +67,7 @@ class Kept:
         self._closed = False
         self.queued_bytes = 0
         self.dropped = 0
+        self.coalesced = 0
         self.settled = threading.Event()
         self.settled.set()
 
@@ -106,6 +107,7 @@ class Kept:
                     self.queued_bytes += len(data) - len(held.data)
                     held.data, held.rank, held.lasting = data, rank, lasting
                     held.repeats = 0
+                    self.coalesced += 1
                     return True
             entry = Entry(data, key, rank, lasting)
             self._append(entry)

@@ -166,6 +166,8 @@ class Link:
         while not self.silent and self.has_room and self.due_in(now_ms, urgent) == 0:
             self._hold = None
             self._cut(now_ms)
+        if not self.silent and not self.has_room and self._kept.queued:
+            self._tallies["window_refusals"] += 1
 
     def _quiet_ms(self) -> int | None:
         """Return the longest silence this producer may keep, None for any."""

@@ -24,6 +24,11 @@ class ActorName:
         return f"{self.kind}:{self.run_id}:{self.generation}"
 
 
+def short(run_id: str) -> str:
+    """Return as much of a run's id as a dashboard or the prefix of a log line shows."""
+    return run_id[:8]
+
+
 def of_run(identity: RunIdentity) -> tuple[ActorName, ...]:
     """Return the names of all the actors a run may have."""
     return tuple(

@@ -12,7 +12,7 @@ values, together under 8 MiB; past it the oldest is given up and counted.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from actors.clock import BACKOFF_LAST_MS
 from actors.kept import Kept, Key
@@ -30,6 +30,9 @@ POLL_S = 0.5
 """The thread's longest wait on the handle."""
 
 STOP_S = 2.0
+TELL_MS = 1_000
+"""How often a producer tells its counts at the most."""
+
 LASTING_STATES = frozenset((NodeState.FAILED, NodeState.CANCELLED))
 
 logger = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class Producer:
         clock: Callable[[], int],
         resync: Callable[[], Iterable[frames.Record]] = tuple,
         pull: Callable[[], Iterable[frames.Record]] | None = None,
+        tell: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
         worker = kind is ProducerKind.worker
         self.tallies: Counter[str] = Counter()
@@ -58,6 +62,8 @@ class Producer:
         self._clock = clock
         self._resync = resync
         self._pull = pull
+        self._tell = tell
+        self._told_ms = 0
         self._nudged = False
         self._kept = Kept(WORKER_SLOTS if worker else COORDINATOR_SLOTS)
         self._link = Link(
@@ -201,6 +207,9 @@ class Producer:
         self._link.send(now_ms, self._urgent)
         if not self._kept.queued:
             self._urgent = False
+        if now_ms - self._told_ms >= TELL_MS:
+            self._told_ms = now_ms
+            self._tell_counts()
 
     def take_news(self) -> None:
         """Report what `pull` gives, if there was a nudge since the last time."""
@@ -275,6 +284,13 @@ class Producer:
                 # A fault here must neither end the run's reporting nor spin.
                 logger.exception("The producer failed; it goes on.")
                 self._wake.wait(BACKOFF_LAST_MS / 1_000)
+        self._tell_counts()
+
+    def _tell_counts(self) -> None:
+        if self._tell is not None:
+            kept = self._kept
+            merged = {"coalesced": kept.coalesced, "dropped": kept.dropped}
+            self._tell({**self.tallies, **merged})
 
     def _wait(self) -> None:
         """Wait for an answer, a report, or the moment when something is due."""

@@ -193,8 +193,10 @@ class CollectorActor:
 
     def __init__(self, settings: bytes) -> None:
         # The host, leaves and workers load this module too, and need no database driver.
+        from actors import metrics
         from actors.collector import Collector
         from actors.publisher import Publisher
+        from actors.telling import CollectorTeller, Rounds
         from django_ray.storage import pool
         from django_ray.storage.writer import Writer
 
@@ -202,18 +204,27 @@ class CollectorActor:
         told = plan.decode_settings(settings)
         me = ray.get_runtime_context().current_actor
         self._clock = clock.steady()
+        self._run_id = told.identity.run_id
         self._collector = Collector(told, Pace(), self._clock())
+        teller = CollectorTeller(self._collector, metrics.meter(), self._clock)
         self._publisher = Publisher(
             self._collector,
             Writer(told, pool.dsn),
             share=Share(PUBLICATION_SHARE),
             clock=self._clock,
             silence_ms=SILENCE_MS,
-            after_commit=None,
+            after_commit=teller.committed,
             leave=lambda: me.leave.remote(),
-            observe=None,
+            observe=teller.passed,
         )
         self._publisher.start()
+        self._rounds = Rounds(
+            lambda leaving: teller.tell(self._publisher, leaving=leaving)
+        )
+        self._rounds.start()
+
+    def __repr__(self) -> str:
+        return f"Collector({names.short(self._run_id)})"
 
     def ingest(self, frame: object) -> bytes:
         """Apply a frame and return the encoded answer; refuse whatever else is sent."""
@@ -227,7 +238,8 @@ class CollectorActor:
         return {**self._collector.status(self._clock()), "process": os.getpid()}
 
     def leave(self) -> None:
-        """End the actor's process."""
+        """End the actor's process; what is told last is exported as it ends."""
+        self._rounds.stop()
         exit_actor()  # type: ignore[no-untyped-call]
 
 

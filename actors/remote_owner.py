@@ -16,13 +16,14 @@ import ray
 from ray.actor import ActorHandle, exit_actor
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
-from actors import clock, compiled_internals
+from actors import clock, compiled_internals, metrics, names
 from actors.account import Method
 from actors.chronicle import Chronicle
 from actors.compiled_graph import BUFFER_BYTES, CompiledGraphAdapter, Terms
 from actors.owner import Answer, Owner, OwnerTerms
 from actors.producer import Producer
 from actors.reports import LateHandle
+from actors.telling import OwnerTeller, Rounds
 from django_ray.lifecycle.state import CompiledGraphSessionState
 from django_ray.lifecycle.vocabulary import CommandKind
 from django_ray.protocol.frames import ProducerKind
@@ -52,6 +53,7 @@ class OwnerActor:
 
     def __init__(self, order: Order) -> None:
         told, terms = order.settings, order.terms
+        self._run_id = terms.run.run_id
         self._now = clock.steady()
         self._producer = None if told is None else self._report(told)
         nudge = (
@@ -80,6 +82,12 @@ class OwnerActor:
         )
         if self._producer is not None:
             self._producer.start()
+        teller = OwnerTeller(self._chronicle.tallies, metrics.meter())
+        self._rounds = Rounds(lambda leaving: teller.tell(leaving=leaving))
+        self._rounds.start()
+
+    def __repr__(self) -> str:
+        return f"Owner({names.short(self._run_id)})"
 
     def _report(self, told: RunSettings) -> Producer:
         identity = told.identity
@@ -92,6 +100,7 @@ class OwnerActor:
             limits=told.limits,
             clock=self._now,
             pull=lambda: self._chronicle.records(),
+            tell=metrics.of_producer(),
         )
 
     def prepare(self) -> Answer:
@@ -117,6 +126,7 @@ class OwnerActor:
             self._producer.take_news()
             self._producer.settle(SETTLE_S)
             self._producer.stop()
+        self._rounds.stop()
         return answer
 
     def leave(self) -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -62,6 +62,7 @@ class Reports:
             handle=LateHandle(run.run_id, run.generation),
             limits=V1,
             clock=now_ms,
+            tell=_tell(),
         )
         self.producer.start()
 
@@ -79,6 +80,12 @@ def _find(run_id: str, generation: int) -> CollectorHandle | None:
     from actors import remote
 
     return remote.find_collector(run_id, generation)
+
+
+def _tell() -> Callable[[Mapping[str, int]], None]:
+    from actors import metrics
+
+    return metrics.of_producer()
 
 
 class LateHandle:

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from actors.account import Method
+from actors.measures import BY_NAME, Kind
 from django_ray.errors import StorageUnavailable
 from django_ray.identity import RunIdentity
 from django_ray.lifecycle.actions import Action
@@ -379,3 +381,29 @@ class FakeNews:
     ) -> None:
         """Note its end."""
         self.ends.append(states)
+
+
+class FakeMeter:
+    """Keeps what is told, as Ray's metrics would come to; strict about the table."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self.gauges: dict[tuple[str, str], float] = {}
+        self.observed: list[tuple[str, float]] = []
+
+    def add(self, name: str, number: float, value: str = "") -> None:
+        """Add to a counter."""
+        assert number >= 0
+        if number:
+            assert BY_NAME[name].kind is Kind.counter
+            self.counters[name, BY_NAME[name].closed(value)] += int(number)
+
+    def set(self, name: str, number: float, value: str = "") -> None:
+        """Set a gauge."""
+        assert BY_NAME[name].kind is Kind.gauge
+        self.gauges[name, BY_NAME[name].closed(value)] = number
+
+    def observe(self, name: str, number: float) -> None:
+        """Keep one observation."""
+        assert BY_NAME[name].kind is Kind.histogram
+        self.observed.append((name, number))

@@ -18,6 +18,7 @@ from django_ray.progress.standing import Standing
 from django_ray.protocol import frames
 from django_ray.protocol.plan import RunSettings
 from django_ray.protocol.records import EventItem
+from django_ray.protocol.summary import NodeCounts
 from django_ray.protocol.vocabulary import ReportingPolicy
 
 HEARTBEAT_MS = 5_000
@@ -100,6 +101,11 @@ class Model:
     def changed_rows(self) -> int:
         """Count the rows the next delta holds at the most."""
         return self._nodes.changed_rows
+
+    @property
+    def counts(self) -> NodeCounts:
+        """Return the seven counts of all nodes."""
+        return self._nodes.counts
 
     @property
     def has_early(self) -> bool:

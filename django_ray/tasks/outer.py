@@ -21,7 +21,7 @@ from django.tasks.base import Task, TaskContext, TaskResult
 from django.tasks.signals import task_started
 from django.utils import timezone
 
-from actors import clock, coordinator, remote
+from actors import clock, coordinator, metrics, remote
 from actors.producer import Producer
 from django_ray import conf
 from django_ray.away import is_away
@@ -213,6 +213,7 @@ class _Run:
             limits=told.limits,
             clock=now,
             resync=lambda: self._coordinator.resync(),
+            tell=metrics.of_producer(),
         )
 
     def _end(self, ended: coordinator.Outcome, error: BaseException | None) -> None:

@@ -41,7 +41,15 @@ class Rig:
     When the publisher has no more to do its collector is gone: calls fail from then on.
     """
 
-    def __init__(self, settings=None, storage=None, clock=None, after_commit=None):
+    def __init__(
+        self,
+        settings=None,
+        storage=None,
+        clock=None,
+        after_commit=None,
+        observe=None,
+        tell=None,
+    ):
         self.clock = clock or FakeClock()
         self.settings = settings or run_settings()
         self.store = storage or FakeStore(self.clock)
@@ -55,7 +63,7 @@ class Rig:
             silence_ms=SILENCE_MS,
             after_commit=after_commit,
             leave=self._leave,
-            observe=None,
+            observe=observe,
         )
         self.handle = FakeHandle(self.ingest)
         self.producer = Producer(
@@ -66,6 +74,7 @@ class Rig:
             handle=self.handle,
             limits=self.settings.limits,
             clock=self.clock,
+            tell=tell,
         )
 
     def _leave(self):

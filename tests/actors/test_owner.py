@@ -20,9 +20,9 @@ S = NodeState
 class Stand:
     """An owner with fakes; `engines` are those of its sessions."""
 
-    def __init__(self, *, outputs=1, idle_s=3_600.0, outer_ms=MAXIMUM_63):
+    def __init__(self, *, outputs=1, idle_s=3_600.0, outer_ms=MAXIMUM_63, news=None):
         self.clock = FakeClock()
-        self.news = FakeNews()
+        self.news = news or FakeNews()
         self.engines = []
         self.like = []
         self.outputs = outputs
