@@ -26,7 +26,7 @@ COUNTED = (
     SessionState.QUARANTINED,
     SessionState.TORN_DOWN,
 )
-"""The states of a session that are counted when it comes into them."""
+"""The states of a session that are counted when it first comes into them."""
 
 OUTCOME = "outcome:"
 """What stands before an outcome in `Chronicle.tallies`: its invocations are counted."""
@@ -45,6 +45,7 @@ class Chronicle:
         self.first: int | None = None
         self.tallies: Counter[str] = Counter()
         self._served = 0
+        self._reached: set[SessionState] = set()
         self._redactor = Redactor(redact)
         self._nudge = nudge
         self._lock = threading.Lock()
@@ -94,7 +95,10 @@ class Chronicle:
         """Count sessions by how far they came, invocations by outcome, and reuses."""
         if before is None or before.identity != state.identity:
             before, self._served = None, 0
-        if state.state in COUNTED and (before is None or before.state != state.state):
+            self._reached.clear()
+        if state.state in COUNTED and state.state not in self._reached:
+            # A session that drains an invocation is READY once more.
+            self._reached.add(state.state)
             self.tallies[state.state] += 1
         was_open = before is not None and before.in_progress is not None
         if was_open and state.in_progress is None:

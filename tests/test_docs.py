@@ -1,11 +1,13 @@
 """The pages name what the code has: keys, limits, arguments; and their links lead somewhere."""
 
 import inspect
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from actors.measures import METRICS
 from django_ray import conf, workflow
 from django_ray.protocol.limits import LOWERABLE, V1
 
@@ -59,6 +61,46 @@ def test_the_page_of_workflows_names_the_arguments(function, heading):
     told = [name.lstrip("*") for name, *_ in rows(table)]
 
     assert told == list(inspect.signature(function).parameters)
+
+
+def test_the_page_of_metrics_is_the_table():
+    page = "reference/metrics.md"
+    told = rows((DOCS / page).read_text().split("## Labels")[0])
+    values = [
+        (name, [value.strip("` ") for value in cells.split(",")])
+        for name, cells in rows(section(page, "## Labels"))
+    ]
+
+    assert told == [[each.name, each.kind, each.label, each.help] for each in METRICS]
+    assert values == [(each.name, list(each.values)) for each in METRICS if each.values]
+
+
+def test_every_expression_of_the_dashboard_names_exported_metrics_and_all_are_used():
+    board = json.loads((DOCS / "grafana" / "django_ray.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    exported = {
+        f"ray_{each.name}{suffix}": each
+        for each in METRICS
+        for suffix in (("_bucket",) if each.kind == "histogram" else ("",))
+    }
+
+    named = [re.findall(r"\bray_\w+", expression) for expression in asked]
+    assert all(named)
+    assert {name for names in named for name in names} == set(exported)
+    for expression, names in zip(asked, named, strict=True):
+        by = set(re.findall(r"by \((\w+)\)", expression))
+        assert by <= {exported[names[0]].label, "le"}
+
+
+def test_the_dashboard_s_panels_are_told_apart():
+    board = json.loads((DOCS / "grafana" / "django_ray.json").read_text())
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
+    numbers = [panel["id"] for panel in board["panels"]]
+    variables = {each["name"] for each in board["templating"]["list"]}
+
+    assert len(set(places)) == len(set(numbers)) == len(board["panels"])
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(board["panels"])))
+    assert used == variables
 
 
 def anchors(page):

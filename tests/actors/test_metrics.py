@@ -303,6 +303,20 @@ def test_a_graph_that_was_built_again_is_not_used_again(owner, meter):
     assert meter.counters["django_ray_graph_reuses_total", ""] == 1
 
 
+def test_a_session_that_drained_an_invocation_is_still_one_session(owner, meter):
+    stand, teller = owner
+    stand.owner.prepare()
+    stand.engine.says[ActionKind.CONSUME_OUTPUT] = CallbackKind.APPLICATION_ERROR
+    stand.invoke()
+    stand.engine.says.clear()
+    stand.invoke()
+    teller.tell(leaving=False)
+
+    assert meter.counters["django_ray_sessions_total", "READY"] == 1
+    assert meter.counters["django_ray_invocations_total", "APPLICATION_ERROR"] == 1
+    assert meter.counters["django_ray_graph_reuses_total", ""] == 1
+
+
 def test_a_cancelled_invocation_is_told_by_its_outcome(owner, meter):
     stand, teller = owner
     stand.owner.prepare()

@@ -13,10 +13,13 @@ from actors.names import ActorName
 from cluster.runs import coordinator_of, execution
 from cluster.runs import settings as run_settings
 from django_ray.protocol import frames
-from django_ray.protocol.vocabulary import NODE_STATES, NodeState
+from django_ray.protocol.vocabulary import NodeState
+from django_ray.tasks.options import enqueue_with
+from tests.ray import tasks
 from tests.ray.conftest import wait_until
+from tests.ray.working import row_of, work
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.django_db(transaction=True)]
 
 OWN = {metric.label for metric in METRICS} - {""}
 LABELS = {f"ray_{metric.name}": (metric.label, *metric.values) for metric in METRICS}
@@ -46,9 +49,26 @@ def total(name, **labels):
     )
 
 
+def left(actors):
+    """The processes whose last collector or owner has gone, as the gauge of it says."""
+    name = f"ray_django_ray_{actors}"
+    return {
+        told["WorkerId"]
+        for found, told, here in exported()
+        if found == name and not here
+    }
+
+
+def named(name):
+    """Claim that the prefix of an actor's lines is this name."""
+    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
+    says = f":actor_name:{name}\n"
+    return any(says in path.read_text() for path in logs.glob("worker-*.out"))
+
+
 @pytest.fixture
-def run(ray_cluster, transactional_db):
-    """A run that is reported to its end, and its collector."""
+def run(ray_cluster):
+    """A run that is reported and goes on, and its collector."""
     told = run_settings(execution())
     identity = told.identity
     producer = coordinator_of(told, tuple)
@@ -62,34 +82,50 @@ def run(ray_cluster, transactional_db):
     remote.kill(name)
 
 
-def named(run_id):
-    """Claim that the prefix of an actor's lines names its run."""
-    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
-    says = f":actor_name:Collector({names.short(run_id)})"
-    return any(says in path.read_text() for path in logs.glob("worker-*.out"))
-
-
-def test_a_collector_s_metrics_are_scraped_and_outlive_it(run):
-    identity, actor = run
-    before = total("updates_total", fate="applied")
-    assert named(identity.run_id)
-
-    actor.leave.remote()
-    wait_until(lambda: total("updates_total", fate="applied") >= before + 2 * NODES)
-
-    assert total("publications_total", outcome="published") >= 1
-    assert total("published_rows_total") >= NODES
-    assert total("publication_seconds_count") >= 1
-    assert total("frames_total", status="applied") >= 1
-    assert total("frame_bytes_total") > 0
-    samples = exported()
+def require_closed(samples, run_id):
+    """Every name and label is in the table, and none tells of a run or a node."""
     for name, labels, _ in samples:
         plain = re.sub(r"_(bucket|count|sum)$", "", name)
         label, *values = LABELS[plain if plain in LABELS else name]
         assert set(labels) & OWN == ({label} if label else set())
         assert not label or labels[label] in (*values, OTHER)
-        assert identity.run_id not in labels.values()
-        assert not any("1.n[" in value for value in labels.values())
-    gone = [value for name, told, value in samples if name == "ray_django_ray_nodes"]
-    assert len(gone) >= len(NODE_STATES)
-    assert sum(gone) == 0
+        assert not any(run_id in each or "1.n[" in each for each in labels.values())
+
+
+def test_a_collector_s_metrics_are_scraped_and_outlive_it(run):
+    identity, actor = run
+    before = left("collectors")
+    assert named(f"Collector({names.short(identity.run_id)})")
+
+    actor.leave.remote()
+    ours = {"WorkerId": wait_until(lambda: left("collectors") - before).pop()}
+
+    assert total("updates_total", fate="applied", **ours) == 2 * NODES
+    assert total("publications_total", outcome="published", **ours) >= 1
+    assert total("publication_seconds_count", **ours) >= 1
+    assert total("published_rows_total", **ours) >= NODES
+    assert total("published_bytes_total", **ours) > 0
+    assert total("frames_total", status="applied", **ours) >= 1
+    assert total("frame_bytes_total", **ours) > 0
+    assert total("nodes", **ours) == total("producers", **ours) == 0
+    require_closed(exported(), identity.run_id)
+
+
+@pytest.mark.deep
+def test_an_owner_s_metrics_are_scraped_and_outlive_it(worker):
+    before = left("owners")
+    options = {"strategy": "compiled_graph"}
+    orders = ["fine", "fine", "raise", "fine"]
+
+    result = work(worker, enqueue_with(tasks.invoked, options, orders))
+    ours = {"WorkerId": wait_until(lambda: left("owners") - before).pop()}
+
+    assert len(result.return_value) == len(orders)
+    run_id = str(row_of(result).run_id)
+    assert named(f"Owner({names.short(run_id)})")
+    assert total("sessions_total", state="READY", **ours) == 1
+    assert total("sessions_total", state="TORN_DOWN", **ours) == 1
+    assert total("invocations_total", outcome="SUCCEEDED", **ours) == 3
+    assert total("invocations_total", outcome="APPLICATION_ERROR", **ours) == 1
+    assert total("graph_reuses_total", **ours) == 3
+    require_closed(exported(), run_id)
