@@ -9,6 +9,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
+from actors.telling import COUNTED, OUTCOME, REUSED
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
 from django_ray.lifecycle.state import CompiledGraphSessionState
 from django_ray.lifecycle.vocabulary import EffectState, SessionState
@@ -19,20 +20,6 @@ from django_ray.protocol.vocabulary import NodeState
 
 FAILURES = 256
 """Failed invocations that wait to be told; past it the oldest is forgotten."""
-
-COUNTED = (
-    SessionState.READY,
-    SessionState.REJECTED,
-    SessionState.QUARANTINED,
-    SessionState.TORN_DOWN,
-)
-"""The states of a session that are counted when it first comes into them."""
-
-OUTCOME = "outcome:"
-"""What stands before an outcome in `Chronicle.tallies`: its invocations are counted."""
-
-REUSED = "reused"
-"""Counts the inputs that a graph took which had taken one before."""
 
 
 class Chronicle:

@@ -8,15 +8,14 @@ a run nor a node is ever a label.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from actors.chronicle import COUNTED
-from actors.telling import FATES, PRODUCED, STATUSES
+from actors.telling import COUNTED, FATES, PRODUCED, STATUSES
 from django_ray.lifecycle.vocabulary import Outcome
 from django_ray.protocol.vocabulary import NODE_STATES
 
 OTHER = "other"
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""The bounds of what a publication's time is counted in."""
+SECONDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
+"""What a publication's time is counted by; few, as each is a series of every process."""
 
 REASONS = (
     *(key for key, fate in FATES.items() if fate == "rejected"),

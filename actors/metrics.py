@@ -3,6 +3,7 @@
 Metrics only watch: what one of them raises is logged once, and the run goes on.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
@@ -69,6 +70,7 @@ class RayMeter:
                 logger.warning("A metric could not be told.", exc_info=True)
 
 
+@functools.cache
 def meter() -> RayMeter:
     """Return where this process tells its metrics."""
     return RayMeter(make)

@@ -287,10 +287,11 @@ class Producer:
         self._tell_counts()
 
     def _tell_counts(self) -> None:
-        if self._tell is not None:
-            kept = self._kept
-            merged = {"coalesced": kept.coalesced, "dropped": kept.dropped}
-            self._tell({**self.tallies, **merged})
+        kept = self._kept
+        merged = {"coalesced": kept.coalesced, "dropped": kept.dropped}
+        counts = {**self.tallies, **merged}
+        if self._tell is not None and any(counts.values()):
+            self._tell(counts)
 
     def _wait(self) -> None:
         """Wait for an answer, a report, or the moment when something is due."""

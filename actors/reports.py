@@ -62,7 +62,7 @@ class Reports:
             handle=LateHandle(run.run_id, run.generation),
             limits=V1,
             clock=now_ms,
-            tell=_tell(),
+            tell=LateTeller(),
         )
         self.producer.start()
 
@@ -82,10 +82,19 @@ def _find(run_id: str, generation: int) -> CollectorHandle | None:
     return remote.find_collector(run_id, generation)
 
 
-def _tell() -> Callable[[Mapping[str, int]], None]:
-    from actors import metrics
+class LateTeller:
+    """Tells metrics, which are loaded in the producer's thread: a leaf waits for nothing."""
 
-    return metrics.of_producer()
+    def __init__(self) -> None:
+        self._tell: Callable[[Mapping[str, int]], None] | None = None
+
+    def __call__(self, counts: Mapping[str, int]) -> None:
+        """Tell what a producer has counted."""
+        if self._tell is None:
+            from actors import metrics
+
+            self._tell = metrics.of_producer()
+        self._tell(counts)
 
 
 class LateHandle:

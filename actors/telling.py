@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from actors.chronicle import COUNTED, OUTCOME, REUSED
-from django_ray.progress.delta import Publication
+from django_ray.lifecycle.vocabulary import SessionState
 from django_ray.protocol.vocabulary import NODE_STATES
 
 if TYPE_CHECKING:
-    # Leaves load this module too, and need no database driver.
+    # The process of every leaf loads this module, and needs none of these.
     from actors.collector import Collector
     from actors.publisher import Publisher
+    from django_ray.progress.delta import Publication
 
 INTERVAL_S = 5.0
 """How often everything is told: Ray exports half as often."""
@@ -59,6 +59,21 @@ PRODUCED = {
     "stale": ("stale",),
 }
 """What became of a record at its producer, by the keys of its counts."""
+
+
+COUNTED = (
+    SessionState.READY,
+    SessionState.REJECTED,
+    SessionState.QUARANTINED,
+    SessionState.TORN_DOWN,
+)
+"""The states of a session that are counted when it first comes into them."""
+
+OUTCOME = "outcome:"
+"""What stands before an outcome in `Chronicle.tallies`: its invocations are counted."""
+
+REUSED = "reused"
+"""Counts the inputs that a graph took which had taken one before."""
 
 
 class Meter(Protocol):
@@ -112,7 +127,7 @@ class CollectorTeller:
             took = time.monotonic() - self._began_s
             self._meter.observe("django_ray_publication_seconds", took)
 
-    def committed(self, publication: Publication) -> None:
+    def committed(self, publication: "Publication") -> None:
         """Count the rows and bytes of a publication that is committed."""
         rows = publication.rows
         self._meter.add("django_ray_published_rows_total", len(rows.ordinals))

@@ -250,6 +250,15 @@ def test_a_producer_tells_what_it_merged_and_left_out(meter):
     assert [meter.counters[updates, fate] for fate in PRODUCED] == [1, 1, 1]
 
 
+def test_a_producer_with_nothing_counted_loads_no_metrics():
+    told = []
+    rig = Rig(tell=told.append)
+    rig.producer.node(node(0))
+    assert rig.settle()
+
+    assert told == []
+
+
 def test_a_full_window_with_something_to_send_is_counted(meter):
     rig = Rig(tell=ProducerTeller(meter).tell)
     rig.handle.mute = True
