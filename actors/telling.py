@@ -5,6 +5,7 @@ asked every few seconds, so that no frame and no invocation pays for it, and onc
 process leaves; gauges are 0 from then on.
 """
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -74,6 +75,8 @@ OUTCOME = "outcome:"
 
 REUSED = "reused"
 """Counts the inputs that a graph took which had taken one before."""
+
+logger = logging.getLogger(__name__)
 
 
 class Meter(Protocol):
@@ -224,6 +227,7 @@ class Rounds:
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
+        self._is_quiet = False
         self._ended = threading.Event()
         self._turn = threading.Lock()
         self._thread = threading.Thread(
@@ -239,12 +243,21 @@ class Rounds:
         with self._turn:
             if not self._ended.is_set():
                 self._ended.set()
-                self._tell(True)
+                self._say(leaving=True)
 
     def _go(self) -> None:
         while True:
             with self._turn:
                 if self._ended.is_set():
                     return
-                self._tell(False)
+                self._say(leaving=False)
             self._ended.wait(INTERVAL_S)
+
+    def _say(self, *, leaving: bool) -> None:
+        try:
+            self._tell(leaving)
+        except Exception:
+            # An actor that could not leave because of its metrics would stay for ever.
+            if not self._is_quiet:
+                self._is_quiet = True
+                logger.exception("Metrics could not be told.")

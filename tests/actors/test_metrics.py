@@ -385,3 +385,20 @@ def test_rounds_tell_at_once_and_for_the_last_time_once():
     rounds.stop()
 
     assert said == [False, True]
+
+
+def test_an_actor_leaves_whatever_telling_raises(caplog):
+    began = threading.Event()
+
+    def tell(leaving):
+        began.set()
+        raise RuntimeError
+
+    rounds = Rounds(tell)
+    rounds.start()
+    assert began.wait(5)
+    rounds.stop()
+
+    assert [record.message for record in caplog.records] == [
+        "Metrics could not be told."
+    ]
