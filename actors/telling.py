@@ -80,7 +80,7 @@ logger = logging.getLogger(__name__)
 
 
 class Meter(Protocol):
-    """Where metrics go, by their names in the table of `metrics`; nothing here raises."""
+    """Where metrics go, by their names in the table of `measures`; nothing here raises."""
 
     def add(self, name: str, number: float, value: str = "") -> None:
         """Add to a counter, under one value of its label; 0 adds nothing."""
