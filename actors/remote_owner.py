@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import ray
 from ray.actor import ActorHandle, exit_actor
@@ -140,6 +140,24 @@ def _carried(answer: Answer) -> Answer:
     if error is None or compiled_internals.can_travel(error):
         return answer
     return replace(answer, error=RayError(type(error).__name__))
+
+
+class OwnerHandle(Protocol):
+    """The way to an owner; None is the answer of one that is gone."""
+
+    def prepare(self, timeout_s: float | None) -> Answer | None: ...
+
+    def send(self, value: object, first: int | None, invocation_id: str) -> None: ...
+
+    def receive(self, timeout_s: float | None) -> Answer | None: ...
+
+    def settle(self, timeout_s: float) -> Answer | None: ...
+
+    def control(self, kind: CommandKind) -> None: ...
+
+    def close(self, timeout_s: float) -> Answer | None: ...
+
+    def kill(self) -> None: ...
 
 
 class RayOwnerHandle:

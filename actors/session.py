@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from ray.exceptions import RayTaskError
 
@@ -53,31 +52,13 @@ BEGUN = (EffectState.MAY_HAVE_STARTED,)
 logger = logging.getLogger(__name__)
 
 
-class OwnerHandle(Protocol):
-    """The way to an owner; None is the answer of one that is gone."""
-
-    def prepare(self, timeout_s: float | None) -> Answer | None: ...
-
-    def send(self, value: object, first: int | None, invocation_id: str) -> None: ...
-
-    def receive(self, timeout_s: float | None) -> Answer | None: ...
-
-    def settle(self, timeout_s: float) -> Answer | None: ...
-
-    def control(self, kind: CommandKind) -> None: ...
-
-    def close(self, timeout_s: float) -> Answer | None: ...
-
-    def kill(self) -> None: ...
-
-
 class CompiledSession:
     """One compiled graph of a run, as its author holds it; one caller at a time."""
 
     def __init__(
         self,
         coordinator: Coordinator,
-        owner: OwnerHandle,
+        owner: remote_owner.OwnerHandle,
         terms: OwnerTerms,
         clock: Callable[[], int],
     ) -> None:
