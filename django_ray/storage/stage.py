@@ -12,7 +12,7 @@ import psycopg
 from django_ray.errors import IntegrityFault
 from django_ray.identity import RunIdentity
 from django_ray.progress.delta import Fenced, Moved, Revisions
-from django_ray.progress.pages import Candidate, Page, check_manifest
+from django_ray.progress.pages import Candidate, Manifest, Page, check_manifest
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.storage import columns, fence
@@ -64,9 +64,9 @@ INSERT INTO django_ray_manifest (
 )
 SELECT %(run)s::int8, %(version)s::int8, false, %(node_count)s::int4,
     %(edge_count)s::int4, %(page_count)s::int4,
-    %(encoded_bytes)s::int4 + coalesce(sum(p.encoded_size - i.size), 0)::int4,
-    %(decoded_bytes)s::int4, %(page_digests)s::bytea, %(digest)s::bytea, now()
-FROM unnest(%(digests)s::bytea[], %(offered)s::int4[]) AS i (digest, size)
+    coalesce(sum(p.encoded_size), 0)::int4, %(decoded_bytes)s::int4,
+    %(page_digests)s::bytea, %(digest)s::bytea, now()
+FROM unnest(%(digests)s::bytea[]) AS i (digest)
 JOIN django_ray_page AS p ON p.run_id = %(run)s::int8 AND p.digest = i.digest
 ON CONFLICT (run_id) WHERE NOT published DO UPDATE
 SET topology_version = excluded.topology_version,
@@ -132,7 +132,7 @@ def stage(
         if candidate.pages:
             columns.execute(conn, INSERT_PAGES, _pages(run_pk, candidate.pages))
         row = columns.execute(
-            conn, REPLACE_CANDIDATE, _manifest(run_pk, candidate)
+            conn, REPLACE_CANDIDATE, _manifest(run_pk, candidate.manifest)
         ).fetchone()
         assert row is not None
         conn.execute(PRUNE, {"run": run_pk})
@@ -201,20 +201,17 @@ def _pages(run_pk: int, pages: tuple[Page, ...]) -> dict[str, columns.Value]:
     }
 
 
-def _manifest(run_pk: int, candidate: Candidate) -> dict[str, columns.Value]:
-    manifest, pages = candidate.manifest, candidate.pages
+def _manifest(run_pk: int, manifest: Manifest) -> dict[str, columns.Value]:
     return {
         "run": run_pk,
         "version": manifest.version,
         "node_count": manifest.node_count,
         "edge_count": manifest.edge_count,
         "page_count": len(manifest.digests),
-        "encoded_bytes": manifest.encoded_bytes,
         "decoded_bytes": manifest.decoded_bytes,
         "page_digests": b"".join(manifest.digests),
         "digest": manifest.digest,
-        # Another zlib may have stored an offered page in another size: the same page by
-        # its digest, so the manifest counts what is stored.
-        "digests": columns.blobs([page.digest for page in pages]),
-        "offered": columns.ints([len(page.body) for page in pages]),
+        # Another zlib may have stored any of the pages in another size: the same page by
+        # its digest, so the manifest counts what is stored, offered again or not.
+        "digests": columns.blobs(manifest.digests),
     }

@@ -77,6 +77,35 @@ def test_a_page_stored_by_another_zlib_is_the_same_page(conn, admin):
     assert book.commit(conn, publication).rows == 300
 
 
+@pytest.mark.parametrize("promoted", [True, False])
+def test_a_page_of_another_zlib_that_is_not_offered_counts_as_it_is_stored(
+    conn, promoted
+):
+    book = Book.open(conn)
+    own = helpers.candidate(1, 300)
+    page = own.pages[0]
+    denser = replace(page, body=zlib.compress(zlib.decompress(page.body), 9))
+    assert len(denser.body) != len(page.body)
+    states = dict.fromkeys(range(300), "PENDING")
+    first = helpers.of_pages(1, [denser, *own.pages[1:]], 300, 299)
+    staged = stage(conn, *book.args, first)
+    if promoted:
+        whole = (first, staged.manifest_id)
+        book.commit(conn, book.publication(states, fresh=300, staged=whole))
+        states = {}
+
+    # Its writer holds that page to be stored, in the size that its own zlib makes of it.
+    grown = helpers.candidate(2, 301)
+    told = replace(grown, pages=grown.pages[1:])
+    again = stage(conn, *book.args, told)
+    publication = book.publication(
+        {**states, 300: "PENDING"},
+        fresh=len(states) + 1,
+        staged=(told, again.manifest_id),
+    )
+    assert book.commit(conn, publication).rows == 301
+
+
 @pytest.mark.parametrize("state", ["CLAIMED", "RECONCILE", "SUCCEEDED", "LOST"])
 def test_staging_by_a_run_that_is_not_running_stores_nothing(
     conn, admin, unaudited, state
