@@ -114,7 +114,9 @@ class Draft:
             return None
         self._absorb(delta)
         grown = (self._topology.node_count, self._topology.edge_count)
-        if grown == _counts(self._published):
+        # One without a node is published all the same, so that it says why it has none.
+        empty = self._published is None and bool(self._topology.reasons)
+        if grown == _counts(self._published) and not empty:
             return None
         self._version += 1
         self._candidate = self._topology.candidate(self._version)
@@ -135,7 +137,7 @@ class Draft:
         base = self._base
         after = Revisions(
             summary=base.summary + 1,
-            detail=base.detail + bool(rows.ordinals),
+            detail=base.detail + (candidate is not None or bool(rows.ordinals)),
             topology=candidate.manifest.version if candidate else base.topology,
         )
         end = delta.end

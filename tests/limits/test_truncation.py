@@ -147,6 +147,51 @@ def test_every_reason_but_the_lifecycle_s_has_a_profile():
     assert {*PROFILES, REASONS.terminal_state_unreported} == set(REASONS)
 
 
+NO_NODE = {"run_encoded": 500_000}
+"""Less than what a run holds beside its topology."""
+
+
+def test_where_no_node_fits_the_reason_is_named_all_the_same():
+    run = live(NO_NODE)
+
+    said = run.store.read()
+    assert said.detail.availability is DetailAvailability.TRUNCATED
+    assert said.detail.reasons == (REASONS.run_size_limit,)
+    assert not said.detail.complete
+    assert said.discovered_nodes == NODES
+    assert (said.retained_nodes, said.retained_edges) == (0, 0)
+    assert (run.store.nodes(), run.store.rows) == ([], {})
+    # One topology without a node is enough.
+    assert (said.topology_version, said.detail_revision) == (1, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_of_which_no_node_fits_is_stored_and_read():
+    with helpers.psycopg.connect(helpers.dsn(), autocommit=True) as conn:
+        identity = helpers.execution(conn)
+        given = helpers.msgspec.structs.replace(
+            settings(limits(**NO_NODE)), identity=identity
+        )
+        model, draft, writer = Model(given), Draft(given), Writer(given, helpers.dsn)
+        draft.opened(writer.begin().revisions)
+        model.apply(node(0), START)
+        model.apply(node(1, 0, 1), START)
+        model.apply(end("FAILED"), START)
+        delta = model.take(START)
+        staged = writer.stage(draft.candidate(delta))
+        published = writer.publish(draft.publication(delta, staged.manifest_id, START))
+        writer.close()
+
+        row = conn.execute("SELECT progress_summary FROM django_ray_execution")
+        said = codec.decode(row.fetchone()[0])
+        assert published == Published(0, 0)
+        assert said.detail.reasons == (REASONS.run_size_limit,)
+        selected = context.select(said, dt.datetime.now(dt.UTC))
+        assert selected.manifest.node_count == 0
+        assert audit(identity.run_id).findings == ()
+        conn.execute("DELETE FROM django_ray_execution")
+
+
 OBSERVED = 100_000
 
 
