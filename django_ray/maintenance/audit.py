@@ -126,7 +126,10 @@ def _audit_absent(ledger: Ledger, run_id: uuid.UUID) -> None:
     except IntegrityFault:
         ledger.find("summary_corrupt")
         return
-    if said.run.run_id != str(run_id) or said.detail.availability not in RETAINED:
+    if said.run.run_id != str(run_id):
+        return
+    _compare_state(ledger, row, attempt, said)
+    if said.detail.availability not in RETAINED:
         return
     now_ms = cleanup.database_now(DATABASE).timestamp() * 1_000
     ledger.is_expired = said.expires_at_ms is not None and said.expires_at_ms <= now_ms
@@ -218,11 +221,14 @@ def _audit_end(ledger: Ledger, run: WorkflowRun) -> None:
             ledger.find("attempt_missing")
         return
     kept = attempt.terminal_summary
+    # Whatever ends an attempt gives it a summary, reported or not.
+    differs = kept is None and attempt.state in TERMINAL_EXECUTION_STATES
     if row is not None and row.state in OVER:
-        if _bytes(row.progress_summary) != _bytes(kept):
-            ledger.find("attempt_summary")
-        if row.state != ExecutionState.RECONCILE and attempt.state != row.state:
+        differs |= _bytes(row.progress_summary) != _bytes(kept)
+        if attempt.state != row.state and not _waits_for_word(row, attempt):
             ledger.find("attempt_state")
+    if differs:
+        ledger.find("attempt_summary")
     if kept is None:
         return
     try:
@@ -234,8 +240,29 @@ def _audit_end(ledger: Ledger, run: WorkflowRun) -> None:
     named = (run.execution_id, run.attempt_number, run.execution_generation)
     if owner != named or said.run != run_of(run):
         ledger.find("attempt_foreign")
+    _compare_state(ledger, row, attempt, said)
     if said.terminal is not None:
         _compare_expiry(ledger, run, said)
+
+
+def _waits_for_word(row: RayTaskExecution, attempt: TaskAttempt) -> bool:
+    """Claim that the attempt has ended, and what follows it is an operator's to say."""
+    ended = attempt.state in TERMINAL_EXECUTION_STATES
+    return row.state == ExecutionState.RECONCILE and ended
+
+
+def _compare_state(
+    ledger: Ledger,
+    row: RayTaskExecution | None,
+    attempt: TaskAttempt | None,
+    said: Summary,
+) -> None:
+    """Compare an ended run's summary with its end: the row's while it is current."""
+    known = [each.state for each in (row, attempt) if each is not None]
+    end = next((each for each in known if each in TERMINAL_EXECUTION_STATES), None)
+    told = (said.state, None if said.terminal is None else said.terminal.outcome)
+    if end is not None and told != (end, end):
+        ledger.find("summary_state")
 
 
 def _compare_expiry(ledger: Ledger, run: WorkflowRun, said: Summary) -> None:

@@ -302,6 +302,9 @@ def resummarize(conn, book, **changes):
 TRUNCATED = summary.Detail(
     availability=DetailAvailability.TRUNCATED, complete=False, reasons=()
 )
+UNREPORTED = summary.Detail(
+    availability=DetailAvailability.NOT_REPORTED, complete=False, reasons=()
+)
 STAGES = {
     "equal": ({"pending": 3}, {}, set()),
     "another state": ({"pending": 2, "running": 1}, {}, {"stages_counts"}),
@@ -392,21 +395,14 @@ def test_a_derived_summary_is_ahead_of_the_producers_last(conn, ahead, found):
 
 
 def test_a_retried_run_is_compared_with_its_attempts_summary(conn):
-    book = Book.loaded(conn, 3)
-    conn.execute(
-        "INSERT INTO django_ray_attempt (execution_id, attempt_number,"
-        " execution_generation, run_id, worker, state, claimed_at, error_class,"
-        " error_text, terminal_summary)"
-        " SELECT id, attempt_number, execution_generation, run_id, 'w', 'FAILED',"
-        " now(), '', '', progress_summary FROM django_ray_execution"
-    )
+    book = closed(conn)
     conn.execute(
         "UPDATE django_ray_execution SET run_id = gen_random_uuid(),"
         " attempt_number = 9, execution_generation = 9, progress_summary = NULL"
     )
     assert codes(book) == set()
     conn.execute("UPDATE django_ray_attempt SET terminal_summary = NULL")
-    assert codes(book) == {"summary_missing"}
+    assert codes(book) == {"summary_missing", "attempt_summary"}
 
 
 @pytest.mark.parametrize(("revision", "found"), [(0, set()), (1, {"summary_foreign"})])
@@ -574,18 +570,84 @@ ENDS = {
         "UPDATE django_ray_run SET attempt_number = 7",
         {"attempt_foreign", "summary_foreign"},
     ),
+    "row state": (
+        "UPDATE django_ray_execution SET state = 'FAILED'",
+        {"attempt_state", "summary_state"},
+    ),
+    "both states": (
+        "UPDATE django_ray_execution SET state = 'FAILED';"
+        "UPDATE django_ray_attempt SET state = 'FAILED'",
+        {"summary_state"},
+    ),
+    "an attempt that goes on": (
+        "UPDATE django_ray_execution SET state = 'RECONCILE';"
+        "UPDATE django_ray_attempt SET state = 'RUNNING'",
+        {"attempt_state"},
+    ),
+    "an operator's word": (
+        "UPDATE django_ray_execution SET state = 'RECONCILE'",
+        set(),
+    ),
+    "another end that is reconciled": (
+        "UPDATE django_ray_execution SET state = 'RECONCILE';"
+        "UPDATE django_ray_attempt SET state = 'LOST'",
+        {"summary_state"},
+    ),
+    "no summary": (
+        "UPDATE django_ray_execution SET progress_summary = NULL;"
+        "UPDATE django_ray_attempt SET terminal_summary = NULL",
+        {"attempt_summary", "summary_missing"},
+    ),
+    "of an earlier attempt": (
+        "UPDATE django_ray_execution SET run_id = NULL, progress_summary = NULL,"
+        " state = 'RETRY_WAIT'; UPDATE django_ray_attempt SET state = 'FAILED'",
+        {"summary_state"},
+    ),
 }
 
 
-@pytest.mark.parametrize("case", ENDS)
-def test_an_ended_runs_copies_and_expiry_agree(conn, case):
-    damage, found = ENDS[case]
+def closed(conn):
+    """A run of three nodes that has succeeded."""
     book = Book.open(conn)
     book.commit(conn, book.growth(conn, 3))
     states = dict.fromkeys(range(3), "SUCCEEDED")
     book.commit(conn, book.publication(states))
     attempted(conn, book)
+    return book
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_an_ended_runs_copies_and_expiry_agree(conn, case):
+    damage, found = ENDS[case]
+    book = closed(conn)
     conn.execute(damage)
+    assert codes(book) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "terminal"),
+    [("RUNNING", None), ("SUCCEEDED", None), ("SUCCEEDED", "FAILED")],
+)
+def test_an_ended_rows_summary_has_its_end(conn, state, terminal):
+    book = closed(conn)
+    outcome = terminal and WorkflowState(terminal)
+    end = terminal and summary.Terminal(derived=False, outcome=outcome, reason="x")
+    resummarize(conn, book, state=WorkflowState(state), terminal=end)
+    conn.execute(
+        "UPDATE django_ray_attempt SET terminal_summary ="
+        " (SELECT progress_summary FROM django_ray_execution)"
+    )
+    assert codes(book) == {"summary_state"}
+
+
+@pytest.mark.parametrize(
+    ("state", "found"), [("SUCCEEDED", set()), ("FAILED", {"summary_state"})]
+)
+def test_a_run_that_never_published_has_its_end_too(conn, state, found):
+    book = closed(conn)
+    resummarize(conn, book, detail=UNREPORTED)
+    conn.execute("DELETE FROM django_ray_run")
+    conn.execute("UPDATE django_ray_execution SET state = %s", (state,))
     assert codes(book) == found
 
 
