@@ -10,7 +10,7 @@ from typing import LiteralString
 from msgspec import UnsetType
 
 from django_ray.errors import IntegrityFault
-from django_ray.protocol import canonical
+from django_ray.protocol import canonical, text
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, Stored, decode_detail
 from django_ray.protocol.summary import Part
@@ -22,7 +22,9 @@ from django_ray.protocol.vocabulary import (
 from django_ray.readers.context import Fetched, Selected, fetch
 
 ROWS: LiteralString = """
-SELECT ordinal, node_key, node_id, stage, state, detail_revision,
+SELECT ordinal, node_key,
+    CASE WHEN octet_length(node_id) <= %(node_id)s THEN node_id END,
+    stage, state, detail_revision,
     CASE WHEN octet_length(record) <= %(size)s THEN record END
 FROM django_ray_node_detail
 WHERE run_id = %(run)s
@@ -46,6 +48,7 @@ ORDER BY detail_revision DESC, ordinal LIMIT %(most)s
 """Rows come by ordinal: were equal revisions to go the other way, each row of a run that
 was published at once would displace all that were sorted before."""
 BY_KEY: LiteralString = f"{ROWS} AND node_key = %(key)s"
+SIZES = {"node_id": V1.node_id, "size": V1.record}
 
 
 def given[T](value: T | UnsetType) -> T | None:
@@ -65,7 +68,10 @@ def fault(detail: Detail) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A node's row as it is stored; `record` is None where it is oversized."""
+    """A node's row as it is stored; what is oversized, or an id that is no line, is not.
+
+    `node_id` is empty then, `record` None: `parse` refuses both.
+    """
 
     ordinal: int
     node_key: bytes
@@ -115,7 +121,7 @@ def newest(
 
 def by_key(run: Selected, node_key: bytes) -> Row | None:
     """Return one row by its unique key, in one statement."""
-    found = fetch(BY_KEY, {"run": run.run_pk, "key": node_key, "size": V1.record})
+    found = fetch(BY_KEY, {"run": run.run_pk, "key": node_key, **SIZES})
     return _row(found[0]) if found else None
 
 
@@ -138,7 +144,8 @@ def parse(run: Selected, row: Row) -> Detail:
         raise _corrupt("A stored node detail is oversized.")
     detail = decode_detail(row.record)
     sound = (
-        row.node_key == canonical.node_key(row.node_id)
+        row.node_id != ""
+        and row.node_key == canonical.node_key(row.node_id)
         and CODES[detail.state] == row.state
         and 0 <= row.ordinal < run.manifest.node_count
         and 0 <= row.stage < V1.stages
@@ -160,7 +167,7 @@ def _rows(
         statement,
         {
             "run": run.run_pk,
-            "size": V1.record,
+            **SIZES,
             "states": states,
             "stage": wanted.stage,
             "prefix": wanted.prefix,
@@ -176,7 +183,7 @@ def _row(found: Fetched) -> Row:
     return Row(
         ordinal=ordinal,
         node_key=bytes(key),
-        node_id=node_id,
+        node_id=node_id if node_id is not None and text.is_line(node_id) else "",
         stage=stage,
         state=state,
         detail_revision=revision,

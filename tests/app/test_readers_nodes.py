@@ -4,6 +4,8 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 
 from django_ray.errors import ReadError
+from django_ray.models.progress import NodeDetail
+from django_ray.protocol import canonical
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import DetailAvailability, NodeState
 from django_ray.readers import page
@@ -147,6 +149,16 @@ def test_a_node_that_is_not_there_is_not_found(run, root, node_id):
     assert not found.found
     assert found.node is None
     assert found.counters.retained_nodes == 600
+
+
+@pytest.mark.parametrize("name", ["x" * 600 * 1_024, "x" * 257, "a\x07b", "a\nb", ""])
+def test_an_id_that_no_node_may_have_is_corrupt(run, root, name):
+    NodeDetail.objects.filter(run=run.run_pk, ordinal=0).update(
+        node_id=name, node_key=canonical.node_key(name)
+    )
+    for found in (ask(run, root), ask(run, root, order="newest")):
+        assert isinstance(found, Unavailable)
+        assert found.run.detail.availability is DetailAvailability.CORRUPT
 
 
 def test_a_row_of_an_older_revision_is_still_current(run, root):

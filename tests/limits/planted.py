@@ -116,14 +116,14 @@ def reads_nodes(*items):
     return reads_page(canonical.encode(items), "nodes", len(items))
 
 
-def reads_record(data):
-    """Claim that a detail row with this record is read back."""
+def reads_record(data, node_id="n"):
+    """Claim that a detail row with this record, of this node, is read back."""
     owner = run()
     NodeDetail.objects.create(
         run=owner,
         ordinal=0,
-        node_key=canonical.node_key("n"),
-        node_id="n",
+        node_key=canonical.node_key(node_id),
+        node_id=node_id,
         stage=0,
         state=0,
         detail_revision=1,

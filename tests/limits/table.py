@@ -269,6 +269,11 @@ def stored_id(size):
     return planted.reads_nodes(item(0, id="é" * (size // 2) + "n" * (size % 2)))
 
 
+@read("node_id")
+def id_of_a_row(size):
+    return planted.reads_record(b"{}", "é" * (size // 2) + "n" * (size % 2))
+
+
 @written("label")
 def registered_label(size):
     record = Graph(V1).register("n", "l" * size, "s" * size, ())[1]
