@@ -185,14 +185,19 @@ def fault_of(exc: psycopg.Error) -> DjangoRayError | None:
                 f"PostgreSQL refused the values: {constraint} ({code}).",
                 DetailAvailability.CORRUPT,
             )
-        case errors.UndefinedTable() | errors.InsufficientPrivilege():
+        case (
+            errors.UndefinedTable()
+            | errors.UndefinedColumn()
+            | errors.InsufficientPrivilege()
+        ):
             return StorageUnavailable(
                 f"The database lacks django_ray's tables, or the rights ({code})."
             )
+        # The server's own ends of a transaction are internal errors, as damage of its is.
         case (
             psycopg.OperationalError()
             | psycopg.InterfaceError()
-            | errors.ReadOnlySqlTransaction()
+            | psycopg.InternalError()
         ):
             return StorageUnavailable(f"PostgreSQL did not answer ({code}).")
         case _:

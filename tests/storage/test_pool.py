@@ -166,6 +166,7 @@ def test_a_read_only_server_is_unavailable(conn, admin):
         (errors.NumericValueOutOfRange, IntegrityFault),
         (errors.CharacterNotInRepertoire, IntegrityFault),
         (errors.UndefinedTable, StorageUnavailable),
+        (errors.UndefinedColumn, StorageUnavailable),
         (errors.InsufficientPrivilege, StorageUnavailable),
         (errors.DeadlockDetected, StorageUnavailable),
         (errors.SerializationFailure, StorageUnavailable),
@@ -175,6 +176,11 @@ def test_a_read_only_server_is_unavailable(conn, admin):
         (errors.TooManyConnections, StorageUnavailable),
         (errors.AdminShutdown, StorageUnavailable),
         (errors.ReadOnlySqlTransaction, StorageUnavailable),
+        (errors.IdleInTransactionSessionTimeout, StorageUnavailable),
+        (errors.TransactionTimeout, StorageUnavailable),
+        (errors.InFailedSqlTransaction, StorageUnavailable),
+        (errors.DataCorrupted, StorageUnavailable),
+        (errors.IndexCorrupted, StorageUnavailable),
         (psycopg.InterfaceError, StorageUnavailable),
     ],
 )
@@ -189,7 +195,7 @@ def test_an_error_of_the_server_becomes_one_of_ours_without_its_text(error, mean
 
 
 @pytest.mark.parametrize(
-    "error", [errors.SyntaxError, errors.UndefinedColumn, KeyError]
+    "error", [errors.SyntaxError, errors.UndefinedFunction, KeyError]
 )
 def test_a_bug_of_ours_passes_as_it_is(error):
     @pool.translated
