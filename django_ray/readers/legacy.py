@@ -9,12 +9,22 @@ not for polling: a panel that polls shows such a run as not yet reported. Contra
 from typing import Annotated, Literal
 
 import msgspec
-from django.db.models import BinaryField, Case, F, Func, Value, When
+from django.db.models import (
+    BinaryField,
+    Case,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Value,
+    When,
+)
 from msgspec import Meta, Raw
 
 from django_ray.errors import IntegrityFault
 from django_ray.identity import MAXIMUM_63
-from django_ray.models.executions import Octets, RayTaskExecution
+from django_ray.models.executions import Octets, RayTaskExecution, TaskAttempt
+from django_ray.models.progress import WorkflowRun
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import DetailAvailability
 from django_ray.readers import context
@@ -93,10 +103,17 @@ def read(execution: Execution, *, superseded: bool) -> Legacy | Oversized | None
     """Return what a legacy snapshot says of the execution's current run.
 
     `superseded`: a summary of schema 3 was published by an earlier run, so a snapshot that
-    does not say which run it is of is older still. None where there is no snapshot of this
-    run. Raises IntegrityFault(CORRUPT) for what is no snapshot at all.
+    does not say which run it is of is older still. So it is where any run has left more than
+    a snapshot: a retry takes the summary from the row. None where there is no snapshot of
+    this run. Raises IntegrityFault(CORRUPT) for what is no snapshot at all.
     """
+    if execution.run_id is None:
+        return None
     data = F("progress_data")
+    attempts = TaskAttempt.objects.filter(
+        execution=OuterRef("pk"), terminal_summary__isnull=False
+    )
+    runs = WorkflowRun.objects.filter(execution=OuterRef("pk"))
     fits = When(size__lte=V1.legacy_snapshot, then=_Utf8(data, Value("UTF8")))
     rows = (
         RayTaskExecution.objects.filter(
@@ -106,17 +123,17 @@ def read(execution: Execution, *, superseded: bool) -> Legacy | Oversized | None
             execution_generation=execution.execution_generation,
             progress_data__isnull=False,
         )
-        .annotate(size=Octets(data))
-        .values_list("size", Case(fits))
+        .annotate(size=Octets(data), known=Exists(attempts) | Exists(runs))
+        .values_list("size", Case(fits), "known")
     )
     with context.answering():
         row = rows.first()
     if row is None:
         return None
-    size, body = row
+    size, body, known = row
     if body is None:
         return Oversized(size=size)
-    return decode(bytes(body), execution, superseded=superseded)
+    return decode(bytes(body), execution, superseded=superseded or known)
 
 
 def decode(data: bytes, execution: Execution, *, superseded: bool) -> Legacy | None:

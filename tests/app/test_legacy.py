@@ -442,16 +442,61 @@ def test_a_corrupt_summary_is_never_hidden_by_a_snapshot(row):
     assert found.legacy is None
 
 
-@pytest.mark.parametrize("schema", [1, 2])
-def test_an_earlier_runs_summary_hides_a_snapshot_that_names_no_run(row, schema):
-    stored.report(row)
+def retried(row, schema):
+    """Let the row be at its second run, with a snapshot that names it if it can."""
     run = {"run_id": uuid.UUID(int=9), "attempt_number": 2, "execution_generation": 2}
     named = {**run, "run_id": str(run["run_id"]), "task_execution_pk": row.pk}
     body = snapshot(schema=schema)
     if schema == 2:
         body["run_identity"] = identity(**named)
-    type(row).objects.update(**run, progress_data=json.dumps(body))
+    type(row).objects.update(
+        **run, progress_data=json.dumps(body), progress_summary=None
+    )
+
+
+def leave_attempt(row):
+    """Keep the first attempt and its summary, as its end does."""
+    stored.report(row)
+    row.attempts.create(
+        attempt_number=1,
+        execution_generation=1,
+        run_id=row.run_id,
+        worker="worker-1",
+        state="FAILED",
+        claimed_at=row.started_at,
+        terminal_summary=row.progress_summary,
+        error_class="",
+        error_text="",
+    )
+
+
+def leave_run(row):
+    """Keep the first run, without its attempt's summary."""
+    stored.report(row)
+    stored.make_run(row)
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("leave", [leave_attempt, leave_run])
+def test_what_an_earlier_run_left_hides_a_snapshot_that_names_no_run(
+    row, schema, leave
+):
+    leave(row)
+    retried(row, schema)
     assert (read().legacy is None) is (schema == 1)
+
+
+def test_an_attempt_of_an_older_writer_hides_no_snapshot(row):
+    leave_attempt(row)
+    row.attempts.update(terminal_summary=None)
+    retried(row, 1)
+    assert read().legacy is not None
+
+
+def test_an_execution_that_waits_for_its_next_run_has_no_snapshot(row):
+    body = json.dumps(snapshot(schema=1))
+    type(row).objects.update(run_id=None, progress_data=body)
+    assert read().legacy is None
 
 
 def test_a_snapshot_that_does_not_parse_is_corrupt(row):
