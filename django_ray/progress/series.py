@@ -4,21 +4,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from django_ray.identity import MAXIMUM_63
+from django_ray.protocol.frames import Milliseconds, Number
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Stored
 
 FIRST_WIDTH_MS = 1_000
 
-Count = Annotated[int, Meta(ge=0)]
-
 
 class Running(Stored, frozen=True):
     """The peak of each equally wide bucket from `from_ms` on, and of all."""
 
-    buckets: Annotated[tuple[Count, ...], Meta(max_length=V1.series_buckets)]
-    from_ms: Count
-    peak: Count
-    width_ms: Annotated[int, Meta(ge=1)]
+    buckets: Annotated[tuple[Number, ...], Meta(max_length=V1.series_buckets)]
+    from_ms: Milliseconds
+    peak: Number
+    width_ms: Annotated[int, Meta(ge=1, le=MAXIMUM_63)]
 
 
 class Series:

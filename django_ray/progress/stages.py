@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.progress.series import Running
 from django_ray.protocol import canonical, text
+from django_ray.protocol.frames import Milliseconds, Number
 from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Stored
 from django_ray.protocol.vocabulary import DetailAvailability
@@ -22,8 +23,6 @@ SCHEMA: Final = 1
 OTHER = "other"
 OTHER_INDEX = 63
 """The index of `other`, also while fewer stages are known."""
-
-Count = Annotated[int, Meta(ge=0)]
 
 
 class Stage(Stored, frozen=True, array_like=True):
@@ -35,15 +34,15 @@ class Stage(Stored, frozen=True, array_like=True):
 
     index: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
     label: Annotated[str, Meta(max_length=V1.stage_label)]
-    rank: Count
-    kept: Count
-    counts: tuple[Count, Count, Count, Count, Count, Count, Count]
-    started_ms: Count | None
-    ended_ms: Count | None
-    p50_ms: Count | None
-    p95_ms: Count | None
-    longest_ms: Count | None
-    durations: Annotated[tuple[Count, ...], Meta(max_length=V1.stage_buckets)]
+    rank: Number
+    kept: Number
+    counts: tuple[Number, Number, Number, Number, Number, Number, Number]
+    started_ms: Milliseconds | None
+    ended_ms: Milliseconds | None
+    p50_ms: Number | None
+    p95_ms: Number | None
+    longest_ms: Number | None
+    durations: Annotated[tuple[Number, ...], Meta(max_length=V1.stage_buckets)]
 
 
 class StageEdge(Stored, frozen=True, array_like=True):
@@ -51,7 +50,7 @@ class StageEdge(Stored, frozen=True, array_like=True):
 
     source: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
     target: Annotated[int, Meta(ge=0, le=OTHER_INDEX)]
-    edges: Count
+    edges: Number
 
 
 class FirstFailure(Stored, frozen=True):
@@ -59,7 +58,7 @@ class FirstFailure(Stored, frozen=True):
 
     kind: Annotated[str, Meta(max_length=V1.error_kind)]
     node_id: Annotated[str, Meta(max_length=V1.node_id)]
-    ordinal: Count
+    ordinal: Number
     text: Annotated[str, Meta(max_length=V1.first_failure)]
 
 
@@ -70,9 +69,9 @@ class StageRow(Stored, frozen=True):
     """
 
     edges: Annotated[tuple[StageEdge, ...], Meta(max_length=V1.stage_edges)]
-    edges_omitted: Count
+    edges_omitted: Number
     failure: FirstFailure | None
-    folded: Count
+    folded: Number
     running: Running | None
     schema: Literal[1]
     stages: Annotated[tuple[Stage, ...], Meta(max_length=V1.stages)]

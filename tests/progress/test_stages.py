@@ -1,3 +1,4 @@
+import json
 import random
 
 import msgspec
@@ -6,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.identity import MAXIMUM_63
 from django_ray.progress import stages as stage_row
 from django_ray.progress.durations import bounds, quantiles
 from django_ray.progress.rollup import Stages
 from django_ray.progress.stages import OTHER_INDEX
 from django_ray.protocol import canonical
-from django_ray.protocol.frames import Failure
+from django_ray.protocol.frames import MAXIMUM_MILLISECONDS, Failure
 from django_ray.protocol.limits import V1, Limits
 from django_ray.protocol.vocabulary import NODE_STATES, DetailAvailability, NodeState
 from tests.recording import replay
@@ -178,7 +180,7 @@ def test_an_end_before_its_start_lasted_nothing(stages):
         (6, 2),
         (bounds(48)[-1] - 1, 46),
         (bounds(48)[-1], 47),
-        (10**15, 47),
+        (MAXIMUM_MILLISECONDS - START, 47),
     ],
 )
 def test_a_duration_is_counted_in_its_bucket(stages, duration, bucket):
@@ -374,6 +376,51 @@ def test_bytes_that_are_no_row_are_corrupt(data):
     with pytest.raises(IntegrityFault) as caught:
         stage_row.decode(data)
     assert caught.value.availability == DetailAvailability.CORRUPT
+
+
+def with_number(place, number):
+    """Return a row with one of its numbers replaced."""
+    told = json.loads(small().encode())
+    *path, last = place
+    at = told
+    for step in path:
+        at = at[step]
+    at[last] = number
+    return json.dumps(told).encode()
+
+
+NUMBERS = {
+    "edge": ("edges", 0, 2),
+    "edges omitted": ("edges_omitted",),
+    "failed node": ("failure", "ordinal"),
+    "folded": ("folded",),
+    "rank": ("stages", 0, 2),
+    "kept": ("stages", 0, 3),
+    "count": ("stages", 0, 4, 0),
+    "median": ("stages", 0, 7),
+    "longest": ("stages", 0, 9),
+    "durations": ("stages", 0, 10, 0),
+    "bucket": ("running", "buckets", 0),
+    "peak": ("running", "peak"),
+    "width": ("running", "width_ms"),
+}
+TIMES = {
+    "started": ("stages", 0, 5),
+    "ended": ("stages", 0, 6),
+    "from": ("running", "from_ms"),
+}
+BOUNDS = [(place, MAXIMUM_63) for place in NUMBERS.values()] + [
+    (place, MAXIMUM_MILLISECONDS) for place in TIMES.values()
+]
+
+
+@pytest.mark.parametrize(("place", "bound"), BOUNDS, ids=[*NUMBERS, *TIMES])
+def test_a_stored_number_is_within_its_bound(place, bound):
+    stage_row.decode(with_number(place, bound))
+    for number in (bound + 1, -1, 10**30):
+        with pytest.raises(IntegrityFault) as caught:
+            stage_row.decode(with_number(place, number))
+        assert caught.value.availability == DetailAvailability.CORRUPT
 
 
 def test_counts_stay_exact_through_any_sequence_of_moves(stages):
