@@ -183,7 +183,7 @@ def _check(stored: _Stored) -> None:
 def _check_session(session: bytes) -> None:
     if len(session) > V1.session_compact:
         raise LimitExceeded("session", V1.session_compact, len(session))
-    values.require_canonical(session)
+    values.require_lines(values.require_canonical(session))
 
 
 def is_of(summary: Summary, identity: RunIdentity) -> bool:

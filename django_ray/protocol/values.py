@@ -126,6 +126,24 @@ def require_canonical(data: bytes) -> object:
     return parsed
 
 
+def require_lines(value: object) -> None:
+    """Raise ProtocolError unless text and keys are lines, and integers fit 63 bits."""
+    match value:
+        case str():
+            if not text.is_line(value):
+                raise ProtocolError("unsafe_text")
+        case int():
+            if not MINIMUM_INTEGER <= value <= MAXIMUM_INTEGER:
+                raise ProtocolError("integer_too_large")
+        case list() | tuple():
+            for item in value:
+                require_lines(item)
+        case dict():
+            for key, item in value.items():
+                require_lines(key)
+                require_lines(item)
+
+
 def _require_nesting(value: object) -> None:
     depth, level = 0, [value]
     while level := [each for each in level if isinstance(each, list | dict)]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from django_ray.identity import MAXIMUM_63
 from django_ray.lifecycle.snapshot import lifecycle_snapshot
 from django_ray.progress import session
 from django_ray.progress.draft import Draft
@@ -37,6 +38,28 @@ def test_the_compact_session_holds_the_facts_within_its_bound(stand):
 def test_what_is_no_snapshot_has_no_compact_session():
     for data in (b"{}", b"[]", b"null", b"nothing", b'{"session":1}'):
         assert session.compact(data) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [
+        ("session", "session_id", "a\x00b"),
+        ("session", "owner_epoch", MAXIMUM_63 + 1),
+        ("session", "owner_epoch", -1),
+        ("invocation", "invocation_id", "a\x1b[2J"),
+        ("invocation", "outputs", ["a\nb"]),
+        (None, "retry", "\x9b"),
+    ],
+)
+def test_a_snapshot_of_what_no_summary_may_hold_is_none(stand, place, key, value):
+    told = json.loads(lifecycle_snapshot(stand.state))
+    (told if place is None else told[place])[key] = value
+    assert session.compact(json.dumps(told).encode()) is None
+
+
+@pytest.mark.parametrize("told", [b'"s"', b"[]", b'{"state":"READY"}', b"{"])
+def test_a_stored_session_that_tells_no_graph_was_not_prepared(told):
+    assert not session.was_prepared(told)
 
 
 def test_a_session_that_was_not_prepared_says_so():

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from django_ray.errors import IntegrityFault, LimitExceeded
+from django_ray.errors import IntegrityFault, LimitExceeded, ProtocolError
 from django_ray.identity import MAXIMUM_63, RunIdentity
 from django_ray.protocol import canonical, summary
 from django_ray.protocol.limits import V1
@@ -347,3 +347,23 @@ def test_a_reason_is_named_once():
     )
     derived = summary.derive(make(detail=before), SUCCEEDED, START, "unreported")
     assert derived.detail.reasons == reasons
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        {"graph": "a\x00b"},
+        {"graph": "a\x1b[2J"},
+        {"graph": "a\nb"},
+        {"a\x07": 1},
+        {"outputs": [{"graph": "\x9b"}]},
+        {"owner_epoch": 2**63},
+    ],
+)
+def test_a_session_holds_lines_and_numbers_of_63_bits(session):
+    told = make(session=msgspec.Raw(canonical.encode(session)))
+    with pytest.raises(ProtocolError):
+        summary.encode(told)
+    with pytest.raises(IntegrityFault) as caught:
+        summary.decode(canonical.encode(told))
+    assert caught.value.availability == DetailAvailability.CORRUPT
