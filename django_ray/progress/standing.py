@@ -49,7 +49,7 @@ from django_ray.protocol.limits import V1
 from django_ray.protocol.records import Detail, EdgeItem, EventItem, NodeItem
 from django_ray.protocol.summary import Summary
 from django_ray.protocol.text import ELLIPSIS
-from django_ray.protocol.vocabulary import NODE_STATES, DetailAvailability, NodeState
+from django_ray.protocol.vocabulary import CODES, DetailAvailability, NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Rows:
         sound = (
             node_id == item.id
             and node_key == canonical.node_key(item.id)
-            and NODE_STATES[state] is detail.state
+            and state == CODES[detail.state]
             and 0 <= stage < V1.stages
             and 1 <= revision <= self.detail_revision
         )

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from psycopg.errors import CheckViolation
 
 from cluster import runs
+from django_ray.errors import IntegrityFault
 from django_ray.progress import bequest
-from django_ray.progress.standing import Standing
-from django_ray.protocol import summary
+from django_ray.progress.standing import Rows, Standing
+from django_ray.protocol import canonical, records, summary
 from django_ray.protocol.limits import V1
 from django_ray.protocol.vocabulary import (
     DetailAvailability,
@@ -16,6 +17,7 @@ from django_ray.protocol.vocabulary import (
 )
 from django_ray.storage import standing
 from django_ray.storage.load import begin
+from tests.progress.making import item
 from tests.storage import helpers
 from tests.storage.helpers import picture
 
@@ -152,6 +154,15 @@ def test_what_is_damaged_is_named_and_never_raised(mind, admin, unaudited, damag
     assert (found.summary is not None) is told
     if found.detailed is not None:
         assert found.detailed.nodes == ()
+
+
+@pytest.mark.parametrize("state", [-1, 7, 32_767])
+def test_a_state_that_there_is_not_is_corrupt(state):
+    rows = Rows([item(0)], 1)
+    record = records.encode(records.Detail(state=NodeState.SKIPPED))
+    with pytest.raises(IntegrityFault) as caught:
+        rows.add(0, canonical.node_key("n0"), "n0", 0, state, 1, record)
+    assert caught.value.availability == "CORRUPT"
 
 
 SET_BEQUEST = "UPDATE django_ray_run SET bequest = %s"
