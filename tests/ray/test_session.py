@@ -159,7 +159,7 @@ def test_an_idle_session_is_taken_down_and_the_next_input_prepares_another(run):
 
 @pytest.mark.deep
 def test_a_result_past_its_deadline_is_told_and_the_next_input_is_served(run):
-    with compiled(parts.obeying, deadlines=Deadlines(result=1, teardown=1)) as session:
+    with compiled(parts.obeying, deadlines=Deadlines(result=4, teardown=1)) as session:
         with pytest.raises(InvocationFailed, match="GET_TIMEOUT"):
             session.invoke(60.0)
         assert session.invoke("fine") == "fine"
