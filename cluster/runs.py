@@ -140,6 +140,11 @@ class Mind:
                 frames.State(ordinal, 0, try_, state, now, now - 5, "10.0.0.7", 0), now
             )
 
+    def end(self) -> None:
+        """Apply the run's own end: it succeeded."""
+        now = now_ms()
+        self.model.apply(frames.End("SUCCEEDED", now, None), now)
+
     def publish(self) -> Published:
         """Publish everything that changed, from the dirty set to the commit."""
         now = now_ms()

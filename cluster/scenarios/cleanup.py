@@ -191,14 +191,13 @@ class Cleanup:
         """Publish the run that is cloned and the live one; start the other process."""
         self.admin = harness.connect()
         self.template = self._mind(harness, self.parameters.nodes)
+        self.template.end()
+        self.template.publish()
         ended = (self.template.identity.task_execution_pk,)
         self.admin.execute(
             "UPDATE django_ray_execution SET state = 'SUCCEEDED' WHERE id = %s", ended
         )
         self.admin.execute(ATTEMPT, ended)
-        self.admin.execute(
-            "UPDATE django_ray_run SET expires_at = now() + interval '1 day'"
-        )
         self.live = self._mind(harness, self.parameters.live_nodes)
         context = multiprocessing.get_context("spawn")
         self.channel, theirs = context.Pipe()
