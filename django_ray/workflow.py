@@ -179,20 +179,9 @@ def compiled(
     """
     from actors import session
 
-    if type(outputs) is not int or not 1 <= outputs <= 64:
-        raise ConfigurationError("outputs is not an integer from 1 to 64.")
-    if type(buffer_bytes) is not int or buffer_bytes < 1_000:
-        raise ConfigurationError("buffer_bytes is not an integer from 1,000.")
-    if type(idle_s) not in (int, float) or not LEAST_IDLE_S <= idle_s <= LONGEST_S:
-        raise ConfigurationError(
-            f"idle_s is not a number of seconds from {LEAST_IDLE_S} to {LONGEST_S:,.0f}."
-        )
     if deadlines is None:
         deadlines = Deadlines()
-    if not isinstance(deadlines, Deadlines):
-        raise ConfigurationError("deadlines is not made with Deadlines(...).")
-    if effects is not None and effects not in tuple(Effects):
-        raise ConfigurationError("effects is neither read_only nor declared.")
+    _require_terms(outputs, deadlines, effects, buffer_bytes, idle_s)
     with session.opened(
         _coordinator(),
         build_graph,
@@ -203,6 +192,28 @@ def compiled(
         idle_s=idle_s,
     ) as opened:
         yield opened
+
+
+def _require_terms(
+    outputs: object,
+    deadlines: object,
+    effects: object,
+    buffer_bytes: object,
+    idle_s: float,
+) -> None:
+    """Raise ConfigurationError for what no session can be opened with."""
+    if type(outputs) is not int or not 1 <= outputs <= 64:
+        raise ConfigurationError("outputs is not an integer from 1 to 64.")
+    if type(buffer_bytes) is not int or buffer_bytes < 1_000:
+        raise ConfigurationError("buffer_bytes is not an integer from 1,000.")
+    if type(idle_s) not in (int, float) or not LEAST_IDLE_S <= idle_s <= LONGEST_S:
+        raise ConfigurationError(
+            f"idle_s is not a number of seconds from {LEAST_IDLE_S} to {LONGEST_S:,.0f}."
+        )
+    if not isinstance(deadlines, Deadlines):
+        raise ConfigurationError("deadlines is not made with Deadlines(...).")
+    if effects is not None and effects not in tuple(Effects):
+        raise ConfigurationError("effects is neither read_only nor declared.")
 
 
 def report(
