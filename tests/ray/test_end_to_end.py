@@ -172,6 +172,7 @@ def test_without_the_collectors_database_every_end_is_recorded_all_the_same(
     wait_until(lambda: not actors_of(result))
 
 
+@pytest.mark.deep
 def test_what_a_task_leaves_may_refuse_to_be_read(worker):
     results = tasks.sealed.enqueue(), tasks.mute.enqueue()
     work(worker, *results)

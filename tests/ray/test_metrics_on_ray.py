@@ -92,6 +92,7 @@ def require_closed(samples, run_id):
         assert not any(run_id in each or "1.n[" in each for each in labels.values())
 
 
+@pytest.mark.deep
 def test_a_collector_s_metrics_are_scraped_and_outlive_it(run):
     identity, actor = run
     before = left("collectors")
