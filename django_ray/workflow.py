@@ -172,9 +172,9 @@ def compiled(
     `invoke` prepares another one; so is one that was idle for `idle_s` seconds, since each
     of its actors keeps a core busy. An actor's state ends with it.
 
-    `deadlines` are seconds; `idle_s` is from 0.1 to 10⁷ of them. An input over `buffer_bytes` as Ray serializes it is refused;
-    what methods give should stay below it too: an output above it ends the session.
-    `effects` must be what the task's options say; `declared` is the author's word that the
+    `deadlines` are seconds; `idle_s` is from 0.1 to 10⁷ of them. An input over
+    `buffer_bytes` as Ray serializes it is refused; what methods give should stay below it
+    too: an output above it ends the session. `effects` must be what the task's options say; `declared` is the author's word that the
     graph does something outside of it.
     """
     from actors import session
